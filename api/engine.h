@@ -1,0 +1,77 @@
+// Engine: what the HTTP layer needs of the scheduler. daemon/scheduler.h implements it; tests use a scripted one.
+//
+// submit() and cancel() may be called from any thread and never block on compute. A sink's calls come from the engine's
+// thread, one at a time, and must return at once (post to your own executor); after on_finish or on_error no call
+// follows and the engine lets go of the sink.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/result.h"
+#include "model/sampler.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace llmd {
+
+enum class FinishReason { kStop, kLength };
+
+struct GenerationRequest {
+  std::vector<int32_t> prompt_tokens;  // not empty, shorter than the context
+  int32_t tokens_max = 0;              // at least 1; the engine also ends at the context's end (kLength)
+  SamplingParams sampling;
+  std::vector<std::string> stops;  // not empty strings
+  bool cache_prompt = true;
+};
+
+struct GenerationUsage {
+  int32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  double prefill_seconds = 0, decode_seconds = 0;
+};
+
+class GenerationSink {
+ public:
+  virtual ~GenerationSink() = default;
+  /// Prompt tokens done so far.
+  virtual void on_progress(int32_t processed, int32_t total) = 0;
+  /// Text that may be sent: valid UTF-8, stop strings already held back; may be empty for a token that completes
+  /// nothing.
+  virtual void on_text(std::string_view text, int32_t token) = 0;
+  virtual void on_finish(FinishReason reason, const GenerationUsage& usage) = 0;
+  virtual void on_error(const Error& error) = 0;
+};
+
+struct EngineStatus {
+  enum class Phase { kLoading, kReady, kDraining, kFailed } phase = Phase::kLoading;
+  std::string phase_detail;                 // "reading core weights", ...
+  double progress = 0;                      // 0..1 while loading
+  bool degraded = false;                    // a disk error was seen
+  std::string read_path, read_path_reason;  // io_uring or threads, and why
+  int32_t requests_running = 0, requests_waiting = 0;
+};
+
+struct EngineInfo {
+  std::string model_id;  // --alias, else general.name, else the file's stem
+  int32_t context_tokens = 0;
+  std::string chat_template;  // Jinja source; empty: none
+  int64_t created_unix = 0;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual EngineStatus status() const = 0;
+  /// The three below are valid once the phase has been kReady.
+  virtual const EngineInfo& info() const = 0;
+  virtual const Tokenizer& tokenizer() const = 0;
+  /// Queues a request. Errors: client "queue_full"; operating "model_loading", "shutting_down".
+  virtual Result<uint64_t> submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) = 0;
+  /// Stops a generation within one step; the sink hears nothing more. Unknown ids are ignored.
+  virtual void cancel(uint64_t id) = 0;
+};
+
+}  // namespace llmd
