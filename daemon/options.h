@@ -1,0 +1,112 @@
+// Options: what a person may decide, typed and checked. One struct for every command of the program.
+//
+// parse_options() reads, in rising precedence, the defaults, the TOML file named by --config, the LLMD_* environment
+// and the command line; daemon/option_table.cc is the one list of all of them. It is called once, from main, before any
+// thread starts; afterwards Options is a plain value that is only read.
+// Errors carry one of two codes, each with a message that names the flag, variable or file:line and the cure:
+// "usage" (the command line is wrong: exit 2) and "config_invalid" (the file or the environment is: exit 78, which
+// tells systemd not to restart). An empty optional means "auto": the planner decides from the model and the machine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "io/result.h"
+#include "model/kernels/kernels.h"
+
+namespace llmd {
+
+enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kVerify, kChat };
+enum class ReadPath { kAuto, kUring, kThreads };
+enum class BenchMode { kDecode, kPrefill, kIo, kCache };
+enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
+
+/// An address to listen on. Port 0 asks the kernel for a free one.
+struct ListenAddress {
+  std::string host = "127.0.0.1";  // IPv4, IPv6 without brackets, or a name
+  uint16_t port = 8080;
+};
+
+struct Options {
+  Command command = Command::kHelp;
+  std::optional<Command> help_topic;  // kHelp: the command to explain
+
+  // The model and the machine: serve, plan, eval, bench (inspect and verify: model only).
+  std::string model;                                             // a GGUF file, or any shard of a split one
+  std::vector<std::pair<std::string, std::string>> override_kv;  // GGUF metadata that replaces the file's: key, value
+  std::optional<uint64_t> memory_bytes;   // the ceiling on everything; auto: from the machine or the cgroup
+  std::optional<int32_t> context_tokens;  // auto: min(trained, 32,768)
+  std::optional<int32_t> threads;         // auto: the physical cores
+  KvType kv_type = KvType::kF16;
+  std::optional<uint64_t> kv_memory_bytes;  // auto: max(one context, 10 % of the budget)
+  std::optional<int32_t> prefill_chunk;     // tokens; auto: as many as the budget allows
+  ReadPath read_path = ReadPath::kAuto;     // --io
+
+  // serve
+  ListenAddress listen;
+  std::string alias;               // the model's id in the API; empty: general.name, else the file's stem
+  std::string chat_template_file;  // Jinja; empty: the template in the model file
+  std::string kv_store_dir;        // where computed prompts survive a restart; empty: nowhere
+  uint64_t kv_store_bytes = 16ull << 30;
+  int32_t drain_seconds = 20;  // how long running answers may take after SIGTERM
+  LogLevel log_level = LogLevel::kInfo;
+  std::string config_file;
+  bool check_config = false, print_config = false;
+
+  // plan
+  bool measure = false;
+
+  // plan, inspect, eval, bench: one JSON object on stdout
+  bool json = false;
+
+  // eval: exactly one of the three sources
+  std::optional<std::vector<int32_t>> tokens;
+  std::optional<std::string> text;
+  std::string text_file;
+  std::string logits_file;    // .npy, float32 [tokens, vocab]; empty: not written
+  int32_t greedy_tokens = 0;  // how many tokens to generate after the prompt
+
+  // bench
+  BenchMode bench_mode = BenchMode::kDecode;
+  std::optional<int32_t> bench_tokens;  // how many; auto: the benchmark's own choice
+  std::string tokens_file;              // token ids to feed, in place of the pseudo-random list
+  std::optional<int32_t> depth;         // decode, prefill: tokens already in context; io: reads in flight
+  std::string trace_file;               // decode: where to write the routing trace; cache: the trace to replay
+
+  // verify
+  bool write_checksums = false;
+
+  // chat
+  std::string url = "http://127.0.0.1:8080";
+};
+
+/// Looks up an environment variable; empty optional: not set.
+using Environment = std::function<std::optional<std::string>(std::string_view name)>;
+/// The environment of this process.
+Environment process_environment();
+
+/// Parses the arguments after the program's name. Reads the config file, nothing else.
+Result<Options> parse_options(std::span<const std::string_view> arguments, const Environment& environment);
+
+/// The exit status for an error of parse_options(): 2 for "usage", 78 for "config_invalid".
+int exit_status(const Error& error);
+
+/// What `llmd help [topic]` prints.
+std::string help_text(std::optional<Command> topic);
+
+/// The effective settings as a config file: parsing it again gives the same Options.
+std::string config_text(const Options& options);
+
+/// "64G", "512M", "1.5G", "4096": bytes, in powers of 1024 (K, M, G, T; a following "B" or "iB" is allowed). `name` is
+/// the flag, for the message. Errors: "usage".
+Result<uint64_t> parse_size(std::string_view name, std::string_view text);
+/// A whole decimal number within [minimum, maximum]. Errors: "usage".
+Result<int64_t> parse_integer(std::string_view name, std::string_view text, int64_t minimum, int64_t maximum);
+
+}  // namespace llmd
