@@ -1,14 +1,16 @@
 // GgufModel: the metadata and tensor table of a GGUF model, one file or all shards of a split one.
 //
 // Opening reads headers only, through a bounded cursor over the file: every count and length is checked against the
-// bytes that remain before anything is allocated, so a hostile file costs no more memory than its own size and never
-// reads outside it. Anything wrong is an operating Error "gguf_invalid" with file, byte offset and reason. Versions 2
-// and 3, little-endian. The object is immutable after open(); any thread may read it.
+// bytes that remain before anything is allocated, so a hostile file costs at most a small multiple of its own size,
+// never more than 512 MiB, and is never read outside its bounds. Anything wrong is an operating Error "gguf_invalid"
+// with file, byte offset and reason. Versions 2 and 3, little-endian. The object is immutable after open() and any
+// overrides; any thread may read it.
 // Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -75,7 +77,8 @@ struct GgufShard {
 class GgufModel {
  public:
   /// Opens a GGUF file or, when `path` is any shard of a split model, all of its shards. Errors: "gguf_invalid" (not a
-  /// GGUF, hostile, truncated, big-endian, a shard missing or out of order), "file_open" (the system's reason).
+  /// GGUF, hostile, truncated, big-endian, a shard missing or out of order), "file_open" (the system's reason),
+  /// "model_read_error" (a header that the disk cannot give).
   static Result<GgufModel> open(const std::string& path);
 
   const std::vector<GgufShard>& shards() const { return shards_; }
@@ -102,7 +105,11 @@ class GgufModel {
   friend class GgufReader;
   std::vector<GgufShard> shards_;
   std::vector<GgufTensor> tensors_;
-  std::unordered_map<std::string, size_t> tensor_index_;
+  struct NameHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+  std::unordered_map<std::string, size_t, NameHash, std::equal_to<>> tensor_index_;
   std::map<std::string, GgufValue, std::less<>> metadata_;
 };
 
