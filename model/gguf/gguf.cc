@@ -116,18 +116,19 @@ std::optional<uint64_t> GgufModel::get_u64_at(std::string_view key, size_t layer
 Status GgufModel::override_kv(std::string_view assignment) {
   size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    return client_error("invalid_override", "an override is written KEY=VALUE, not " + quoted(assignment));
+    return client_error("invalid_override", "an override is written KEY=VALUE, not " + gguf::quoted(assignment));
   }
   std::string_view key = assignment.substr(0, equals);
   std::string_view text = assignment.substr(equals + 1);
-  if (!is_clean_utf8(key)) return client_error("invalid_override", "the key " + quoted(key) + " is not clean UTF-8");
+  if (!gguf::is_clean_utf8(key))
+    return client_error("invalid_override", "the key " + gguf::quoted(key) + " is not clean UTF-8");
   if (key == "general.alignment" || key.starts_with("split.")) {
     return client_error("invalid_override",
-                        "the key " + quoted(key) + " describes the layout of the files and cannot be overridden");
+                        "the key " + gguf::quoted(key) + " describes the layout of the files and cannot be overridden");
   }
   std::optional<GgufValue> value = parse_override_value(text);
   if (!value) {
-    return client_error("invalid_override", "the value " + quoted(text) + " of the key " + quoted(key) +
+    return client_error("invalid_override", "the value " + gguf::quoted(text) + " of the key " + gguf::quoted(key) +
                                                 " is not of the type that its prefix asks for");
   }
   metadata_.insert_or_assign(std::string(key), std::move(*value));

@@ -83,6 +83,8 @@ Result<uint64_t> GgufCursor::count(std::string_view what, uint64_t min_bytes) {
   return items;
 }
 
+namespace gguf {
+
 bool is_clean_utf8(std::string_view text) {
   while (!text.empty()) {
     size_t length = utf8_sequence_length(text);
@@ -106,5 +108,7 @@ std::string quoted(std::string_view text) {
   }
   return out + (text.size() > kShown ? "...'" : "'");
 }
+
+}  // namespace gguf
 
 }  // namespace llmd

@@ -58,6 +58,8 @@ class GgufCursor {
   uint64_t window_begin_ = 0;
 };
 
+namespace gguf {
+
 /// a * b, a + b, or nothing where that wraps.
 inline std::optional<uint64_t> checked_mul(uint64_t a, uint64_t b) {
   uint64_t product = 0;
@@ -80,5 +82,7 @@ bool is_clean_utf8(std::string_view text);
 /// Text from a file in a form that is safe in a message or on a terminal: in quotes, control characters and bytes that
 /// are not ASCII escaped, cut after 80 bytes.
 std::string quoted(std::string_view text);
+
+}  // namespace gguf
 
 }  // namespace llmd

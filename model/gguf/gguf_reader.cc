@@ -54,7 +54,7 @@ class HeaderReader {
     LLMD_ASSIGN_OR_RETURN(uint64_t key_count, cursor_.count("key count", kMinKeyBytes));
     for (uint64_t i = 0; i < key_count; ++i) LLMD_RETURN_IF_ERROR(read_key_value(i));
     LLMD_RETURN_IF_ERROR(find_alignment());
-    LLMD_RETURN_IF_ERROR(take(checked_mul(tensor_count, kTensorCost).value_or(UINT64_MAX), cursor_.position()));
+    LLMD_RETURN_IF_ERROR(take(gguf::checked_mul(tensor_count, kTensorCost).value_or(UINT64_MAX), cursor_.position()));
     header_.tensors.reserve(tensor_count);
     for (uint64_t i = 0; i < tensor_count; ++i) LLMD_RETURN_IF_ERROR(read_tensor(i));
     LLMD_RETURN_IF_ERROR(place_tensors());
@@ -78,7 +78,7 @@ class HeaderReader {
     LLMD_RETURN_IF_ERROR(cursor_.read(std::as_writable_bytes(std::span(magic)), "GGUF header"));
     if (std::string_view(magic.data(), 4) != "GGUF") {
       return cursor_.invalid(
-          "not a GGUF file: it begins with " + quoted(std::string_view(magic.data(), 4)) + ", not 'GGUF'", 0);
+          "not a GGUF file: it begins with " + gguf::quoted(std::string_view(magic.data(), 4)) + ", not 'GGUF'", 0);
     }
     LLMD_ASSIGN_OR_RETURN(uint32_t version, cursor_.scalar<uint32_t>("GGUF header"));
     if (version != 0 && (version & 0xffff) == 0) {
@@ -98,14 +98,15 @@ class HeaderReader {
     std::string number = "key " + std::to_string(index);
     LLMD_ASSIGN_OR_RETURN(std::string key, cursor_.string("name of " + number, kKeyBytesMax));
     if (key.empty()) return cursor_.invalid(number + " has an empty name", start);
-    if (!is_clean_utf8(key)) return cursor_.invalid(number + ", " + quoted(key) + ", is not clean UTF-8", start);
+    if (!gguf::is_clean_utf8(key))
+      return cursor_.invalid(number + ", " + gguf::quoted(key) + ", is not clean UTF-8", start);
     uint64_t value_start = cursor_.position();
     Result<GgufValue> value = read_value();
-    if (!value.ok()) return prefixed("key " + quoted(key), std::move(value).error());
+    if (!value.ok()) return prefixed("key " + gguf::quoted(key), std::move(value).error());
     LLMD_RETURN_IF_ERROR(take(sizeof(GgufValue) + sizeof(std::string) + kMapNodeBytes + heap_bytes(key), start));
     if (key == "general.alignment") alignment_offset_ = value_start;
     auto [place, fresh] = header_.metadata.try_emplace(std::move(key), std::move(*value));
-    if (!fresh) return cursor_.invalid("key " + quoted(place->first) + " occurs twice", start);
+    if (!fresh) return cursor_.invalid("key " + gguf::quoted(place->first) + " occurs twice", start);
     return {};
   }
 
@@ -159,7 +160,7 @@ class HeaderReader {
   Status read_items(GgufArray& array, uint64_t min_bytes, ReadOne read_one) {
     uint64_t start = cursor_.position();
     LLMD_ASSIGN_OR_RETURN(uint64_t count, cursor_.count("array length", min_bytes));
-    LLMD_RETURN_IF_ERROR(take(checked_mul(count, sizeof(T)).value_or(UINT64_MAX), start));
+    LLMD_RETURN_IF_ERROR(take(gguf::checked_mul(count, sizeof(T)).value_or(UINT64_MAX), start));
     auto& items = array.items.emplace<std::vector<T>>();
     items.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
@@ -260,8 +261,8 @@ class HeaderReader {
     std::string number = "tensor " + std::to_string(index);
     LLMD_ASSIGN_OR_RETURN(tensor.name, cursor_.string("name of " + number, kTensorNameBytesMax));
     if (tensor.name.empty()) return cursor_.invalid(number + " has an empty name", start);
-    std::string who = "tensor " + quoted(tensor.name);
-    if (!is_clean_utf8(tensor.name)) return cursor_.invalid(who + ": the name is not clean UTF-8", start);
+    std::string who = "tensor " + gguf::quoted(tensor.name);
+    if (!gguf::is_clean_utf8(tensor.name)) return cursor_.invalid(who + ": the name is not clean UTF-8", start);
     if (!names_.insert(tensor.name).second) return cursor_.invalid(who + " occurs twice", start);
     Status rest = read_tensor_shape(tensor);
     if (rest.ok()) rest = read_tensor_type(tensor);
@@ -286,7 +287,7 @@ class HeaderReader {
       uint64_t at = cursor_.position();
       LLMD_ASSIGN_OR_RETURN(tensor.dims[i], cursor_.scalar<uint64_t>("dims"));
       if (tensor.dims[i] == 0) return cursor_.invalid("dim " + std::to_string(i) + " is zero", at);
-      elements = checked_mul(elements, tensor.dims[i]).value_or(UINT64_MAX);
+      elements = gguf::checked_mul(elements, tensor.dims[i]).value_or(UINT64_MAX);
       if (elements > kElementsMax) {
         return cursor_.invalid("dim " + std::to_string(i) + " makes it more than 2^48 elements", at);
       }
@@ -312,7 +313,7 @@ class HeaderReader {
                              start);
     }
     uint64_t blocks = tensor.element_count() / info->block_elements;  // at most 2^48: checked above
-    std::optional<uint64_t> bytes = checked_mul(blocks, info->block_bytes);
+    std::optional<uint64_t> bytes = gguf::checked_mul(blocks, info->block_bytes);
     if (!bytes) return cursor_.invalid("its size in bytes does not fit 64 bits", start);
     tensor.bytes = *bytes;
     return {};
@@ -320,7 +321,7 @@ class HeaderReader {
 
   // Offsets become absolute; every tensor lies inside the file, and on no other.
   Status place_tensors() {
-    std::optional<uint64_t> data_start = checked_align(cursor_.position(), alignment_);
+    std::optional<uint64_t> data_start = gguf::checked_align(cursor_.position(), alignment_);
     if (!data_start) return cursor_.invalid("the data section begins beyond 64 bits", cursor_.position());
     header_.file.data_start = *data_start;
     std::vector<size_t> order(header_.tensors.size());
@@ -334,7 +335,7 @@ class HeaderReader {
       const GgufTensor& before = header_.tensors[order[i - 1]];
       const GgufTensor& tensor = header_.tensors[order[i]];
       if (before.file_offset + before.bytes > tensor.file_offset) {
-        return cursor_.invalid("tensor " + quoted(tensor.name) + " overlaps tensor " + quoted(before.name),
+        return cursor_.invalid("tensor " + gguf::quoted(tensor.name) + " overlaps tensor " + gguf::quoted(before.name),
                                offset_fields_[order[i]]);
       }
     }
@@ -342,14 +343,14 @@ class HeaderReader {
   }
 
   Status place_tensor(GgufTensor& tensor, uint64_t field) {
-    std::string who = "tensor " + quoted(tensor.name);
+    std::string who = "tensor " + gguf::quoted(tensor.name);
     if (tensor.file_offset % alignment_ != 0) {
       return cursor_.invalid(who + ": offset " + std::to_string(tensor.file_offset) + " is not a multiple of the " +
                                  std::to_string(alignment_) + "-byte alignment",
                              field);
     }
-    std::optional<uint64_t> begin = checked_add(header_.file.data_start, tensor.file_offset);
-    std::optional<uint64_t> end = begin ? checked_add(*begin, tensor.bytes) : std::nullopt;
+    std::optional<uint64_t> begin = gguf::checked_add(header_.file.data_start, tensor.file_offset);
+    std::optional<uint64_t> end = begin ? gguf::checked_add(*begin, tensor.bytes) : std::nullopt;
     if (!end || *end > file_bytes_) {
       return cursor_.invalid(who + ": its " + std::to_string(tensor.bytes) + " bytes at offset " +
                                  std::to_string(tensor.file_offset) + " of the data section (byte " +

@@ -101,7 +101,7 @@ Result<GgufModel> GgufReader::join(std::vector<GgufHeader> headers) {
       auto [place, fresh] = model.tensor_index_.try_emplace(tensor.name, model.tensors_.size());
       if (!fresh) {
         const GgufShard& other = model.shards_[model.tensors_[place->second].shard];
-        return wrong_shard(headers[i], "tensor " + quoted(tensor.name) + " is also in " + other.path);
+        return wrong_shard(headers[i], "tensor " + gguf::quoted(tensor.name) + " is also in " + other.path);
       }
       model.tensors_.push_back(std::move(tensor));
     }
