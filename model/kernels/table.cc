@@ -1,0 +1,65 @@
+// Which kernels this processor runs: the tables are filled once, the level is chosen by cpuid and LLMD_CPU.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "io/check.h"
+#include "model/kernels/levels.h"
+
+namespace llmd {
+namespace {
+
+const KernelTable& scalar_table() {
+  static const KernelTable table = [] {
+    KernelTable t{};
+    t.level = "scalar";
+    fill_scalar_matmul(t);
+    fill_scalar_ops(t);
+    return t;
+  }();
+  return table;
+}
+
+const KernelTable* choose() {
+  const KernelTable* best = &scalar_table();
+  const char* wanted = std::getenv("LLMD_CPU");
+  if (wanted == nullptr || *wanted == '\0') return best;
+  if (const KernelTable* table = kernels_at(wanted)) return table;
+  std::fprintf(stderr, "llmd: LLMD_CPU=%s is not a level this processor can run; using %s\n", wanted,
+               best->level.data());
+  return best;
+}
+
+}  // namespace
+
+uint64_t kv_bytes(KvType type, int64_t n) {
+  LLMD_CHECK(n >= 0);
+  uint64_t count = static_cast<uint64_t>(n);
+  switch (type) {
+    case KvType::kF32:
+      return count * 4;
+    case KvType::kF16:
+    case KvType::kBF16:
+      return count * 2;
+    case KvType::kQ8_0:
+      LLMD_CHECK(n % 32 == 0);
+      return count / 32 * 34;
+  }
+  return 0;
+}
+
+bool type_uses_q8(TensorType type) {
+  return type != TensorType::kF32 && type != TensorType::kF16 && type != TensorType::kBF16;
+}
+
+const KernelTable* kernels_at(std::string_view level) {
+  if (level == "scalar") return &scalar_table();
+  return nullptr;
+}
+
+const KernelTable& kernels() {
+  static const KernelTable* const table = choose();
+  return *table;
+}
+
+}  // namespace llmd
