@@ -1,0 +1,106 @@
+#include "daemon/config_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <toml.hpp>
+
+namespace llmd {
+namespace {
+
+constexpr size_t kFileBytesMax = 1 << 20;
+
+const char* type_name(const toml::value& value) {
+  switch (value.type()) {
+    case toml::value_t::string:
+      return "a string";
+    case toml::value_t::integer:
+      return "an integer";
+    case toml::value_t::boolean:
+      return "a boolean";
+    case toml::value_t::floating:
+      return "a number with a fraction";
+    case toml::value_t::array:
+      return "an array";
+    default:
+      return "a date or a table";
+  }
+}
+
+ConfigEntry to_entry(std::string key, const toml::value& value) {
+  ConfigEntry entry;
+  entry.key = std::move(key);
+  entry.type_name = type_name(value);
+  entry.line = static_cast<unsigned>(value.location().line());
+  if (value.is_string()) {
+    entry.type = ConfigEntry::Type::kText;
+    entry.values = {value.as_string().str};
+  } else if (value.is_integer()) {
+    entry.type = ConfigEntry::Type::kInteger;
+    entry.values = {std::to_string(value.as_integer())};
+  } else if (value.is_boolean()) {
+    entry.type = ConfigEntry::Type::kSwitch;
+    entry.values = {value.as_boolean() ? "true" : "false"};
+  } else if (value.is_array()) {
+    const auto& items = value.as_array();
+    if (!std::all_of(items.begin(), items.end(), [](const auto& item) { return item.is_string(); })) return entry;
+    entry.type = ConfigEntry::Type::kTextList;
+    for (const auto& item : items) entry.values.push_back(item.as_string().str);
+  }
+  return entry;
+}
+
+void flatten(const toml::value& table, const std::string& prefix, std::vector<ConfigEntry>& out) {
+  for (const auto& [key, value] : table.as_table()) {
+    if (value.is_table()) {
+      flatten(value, prefix + key + ".", out);
+    } else {
+      out.push_back(to_entry(prefix + key, value));
+    }
+  }
+}
+
+/// The first line of a toml11 message, without its "[error] toml::function:" opening.
+std::string first_line(std::string_view what) {
+  what = what.substr(0, what.find('\n'));
+  for (const std::string_view opening : {"[error] ", "toml::"}) {
+    if (what.substr(0, opening.size()) == opening) what.remove_prefix(opening.size());
+  }
+  const size_t colon = what.find(": ");
+  if (colon != std::string_view::npos && what.substr(0, colon).find(' ') == std::string_view::npos) {
+    what.remove_prefix(colon + 2);
+  }
+  return std::string(what);
+}
+
+}  // namespace
+
+Error config_error(std::string message) {
+  return operating_error("config_invalid", std::move(message));
+}
+
+Result<std::vector<ConfigEntry>> read_config_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kFileBytesMax + 1, '\0');
+  if (!file) return config_error(path + ": cannot open the config file: " + std::strerror(errno));
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return config_error(path + ": cannot read the config file; is it a folder?");
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kFileBytesMax) return config_error(path + ": over 1 MiB; this is not a config file");
+  std::vector<ConfigEntry> entries;
+  if (text.empty()) return entries;
+  if (text.back() != '\n') text += '\n';
+  try {
+    std::istringstream stream(text);
+    flatten(toml::parse(stream, path), "", entries);
+  } catch (const toml::exception& error) {
+    return config_error(path + ":" + std::to_string(error.location().line()) + ": " + first_line(error.what()));
+  } catch (const std::exception& error) {
+    return config_error(path + ": " + first_line(error.what()));
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.line < b.line; });
+  return entries;
+}
+
+}  // namespace llmd

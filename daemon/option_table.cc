@@ -1,0 +1,288 @@
+#include "daemon/option_table.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace llmd {
+namespace {
+
+// --- setters and getters -------------------------------------------------------------------------------------------
+
+template <auto kMember>
+Status set_text(Options& options, std::string_view, std::string_view text) {
+  options.*kMember = std::string(text);
+  return {};
+}
+
+template <auto kMember>
+Status set_path(Options& options, std::string_view name, std::string_view text) {
+  if (text.empty()) return usage_error(std::string(name) + ": the path is empty; name a file or leave it out");
+  options.*kMember = std::string(text);
+  return {};
+}
+
+template <auto kMember>
+std::string get_text(const Options& options) {
+  return options.*kMember;
+}
+
+template <auto kMember>
+Status set_switch(Options& options, std::string_view, std::string_view) {
+  options.*kMember = true;
+  return {};
+}
+
+template <auto kMember, int64_t kMinimum, int64_t kMaximum>
+Status set_integer(Options& options, std::string_view name, std::string_view text) {
+  LLMD_ASSIGN_OR_RETURN(const int64_t value, parse_integer(name, text, kMinimum, kMaximum));
+  options.*kMember = static_cast<int32_t>(value);
+  return {};
+}
+
+/// As set_integer, for an optional that "auto" empties.
+template <auto kMember, int64_t kMinimum, int64_t kMaximum>
+Status set_auto_integer(Options& options, std::string_view name, std::string_view text) {
+  if (text == "auto") {
+    options.*kMember = std::nullopt;
+    return {};
+  }
+  return set_integer<kMember, kMinimum, kMaximum>(options, name, text);
+}
+
+template <auto kMember>
+std::string get_integer(const Options& options) {
+  return std::to_string(options.*kMember);
+}
+
+template <auto kMember>
+std::string get_auto_integer(const Options& options) {
+  return options.*kMember ? std::to_string(*(options.*kMember)) : "auto";
+}
+
+template <auto kMember>
+Status set_size(Options& options, std::string_view name, std::string_view text) {
+  LLMD_ASSIGN_OR_RETURN(const uint64_t bytes, parse_size(name, text));
+  if (bytes == 0) return usage_error(std::string(name) + ": a size of 0 is no use; give one such as 64G");
+  options.*kMember = bytes;
+  return {};
+}
+
+template <auto kMember>
+Status set_auto_size(Options& options, std::string_view name, std::string_view text) {
+  if (text == "auto") {
+    options.*kMember = std::nullopt;
+    return {};
+  }
+  return set_size<kMember>(options, name, text);
+}
+
+template <auto kMember>
+std::string get_size(const Options& options) {
+  return format_size(options.*kMember);
+}
+
+template <auto kMember>
+std::string get_auto_size(const Options& options) {
+  return options.*kMember ? format_size(*(options.*kMember)) : "auto";
+}
+
+template <typename T>
+struct Choice {
+  std::string_view name;
+  T value;
+};
+
+constexpr std::array<Choice<KvType>, 4> kKvTypes = {
+    {{"f16", KvType::kF16}, {"q8_0", KvType::kQ8_0}, {"bf16", KvType::kBF16}, {"f32", KvType::kF32}}};
+constexpr std::array<Choice<ReadPath>, 3> kReadPaths = {
+    {{"auto", ReadPath::kAuto}, {"uring", ReadPath::kUring}, {"threads", ReadPath::kThreads}}};
+constexpr std::array<Choice<LogLevel>, 5> kLogLevels = {{{"trace", LogLevel::kTrace},
+                                                         {"debug", LogLevel::kDebug},
+                                                         {"info", LogLevel::kInfo},
+                                                         {"warn", LogLevel::kWarn},
+                                                         {"error", LogLevel::kError}}};
+
+template <auto kMember, const auto& kChoices>
+Status set_choice(Options& options, std::string_view name, std::string_view text) {
+  std::string known;
+  for (const auto& choice : kChoices) {
+    if (choice.name == text) {
+      options.*kMember = choice.value;
+      return {};
+    }
+    known += (known.empty() ? "" : ", ") + std::string(choice.name);
+  }
+  return usage_error(std::string(name) + ": " + quoted(text) + " is none of " + known);
+}
+
+template <auto kMember, const auto& kChoices>
+std::string get_choice(const Options& options) {
+  for (const auto& choice : kChoices) {
+    if (choice.value == options.*kMember) return std::string(choice.name);
+  }
+  return {};
+}
+
+Status set_listen(Options& options, std::string_view name, std::string_view text) {
+  const size_t colon = text.rfind(':');
+  std::string_view host = text.substr(0, colon == std::string_view::npos ? 0 : colon);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (host.empty() || (!bracketed && host.find(':') != std::string_view::npos)) {
+    return usage_error(std::string(name) + ": " + quoted(text) +
+                       " is not HOST:PORT; write 127.0.0.1:8080, or [::1]:8080 for IPv6");
+  }
+  LLMD_ASSIGN_OR_RETURN(const int64_t port, parse_integer(name, text.substr(colon + 1), 0, 65535));
+  options.listen = ListenAddress{std::string(host), static_cast<uint16_t>(port)};
+  return {};
+}
+
+std::string get_listen(const Options& options) {
+  const bool v6 = options.listen.host.find(':') != std::string::npos;
+  return (v6 ? "[" + options.listen.host + "]" : options.listen.host) + ":" + std::to_string(options.listen.port);
+}
+
+Status add_override(Options& options, std::string_view name, std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    return usage_error(std::string(name) + ": " + quoted(text) +
+                       " is not KEY=VALUE; an example: general.name=my-model");
+  }
+  options.override_kv.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  return {};
+}
+
+Status set_tokens(Options& options, std::string_view name, std::string_view text) {
+  std::vector<int32_t> tokens;
+  while (true) {
+    const size_t comma = text.find(',');
+    LLMD_ASSIGN_OR_RETURN(const int64_t token,
+                          parse_integer(name, text.substr(0, comma), 0, std::numeric_limits<int32_t>::max()));
+    tokens.push_back(static_cast<int32_t>(token));
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  options.tokens = std::move(tokens);
+  return {};
+}
+
+// --- the tables ----------------------------------------------------------------------------------------------------
+
+constexpr std::array<CommandSpec, 7> kCommands = {{
+    {Command::kServe, "serve", "", "serve a model over HTTP (the daemon)"},
+    {Command::kPlan, "plan", "", "show how a model would fit into memory, and the speed to expect"},
+    {Command::kInspect, "inspect", "FILE", "show what is in a model file"},
+    {Command::kEval, "eval", "", "run a prompt and write its logits or a greedy continuation"},
+    {Command::kBench, "bench", "decode|prefill|io|cache", "measure speed, beside the bound that the drive sets"},
+    {Command::kVerify, "verify", "FILE", "check a model file against its checksums", false},
+    {Command::kChat, "chat", "", "talk to a running daemon from this terminal"},
+}};
+
+constexpr uint32_t kServe = command_bit(Command::kServe), kPlan = command_bit(Command::kPlan),
+                   kInspect = command_bit(Command::kInspect), kEval = command_bit(Command::kEval),
+                   kBench = command_bit(Command::kBench), kVerify = command_bit(Command::kVerify),
+                   kChat = command_bit(Command::kChat), kEngine = kServe | kPlan | kEval | kBench;
+constexpr bool kSetting = true, kFlagOnly = false;
+constexpr int64_t kTokensMax = 1 << 24;
+
+using enum ValueKind;
+constexpr std::array kOptions = std::to_array<OptionSpec>({
+    {"model", "FILE", kText, kEngine, kSetting, "", "the model: a GGUF file, or any shard of a split one",
+     set_path<&Options::model>, get_text<&Options::model>},
+    {"memory", "SIZE", kSize, kEngine, kSetting, "auto",
+     "ceiling on everything llmd uses: weights, experts, context, buffers", set_auto_size<&Options::memory_bytes>,
+     get_auto_size<&Options::memory_bytes>},
+    {"ctx", "N", kInteger, kEngine, kSetting, "auto", "longest context in tokens (auto: as trained, at most 32768)",
+     set_auto_integer<&Options::context_tokens, 1, kTokensMax>, get_auto_integer<&Options::context_tokens>},
+    {"threads", "N", kInteger, kEngine, kSetting, "auto", "compute threads (auto: one for each physical core)",
+     set_auto_integer<&Options::threads, 1, 1024>, get_auto_integer<&Options::threads>},
+    {"kv-type", "TYPE", kText, kEngine, kSetting, "f16", "how the context is stored: f16, q8_0, bf16 or f32",
+     set_choice<&Options::kv_type, kKvTypes>, get_choice<&Options::kv_type, kKvTypes>},
+    {"kv-memory", "SIZE", kSize, kEngine, kSetting, "auto",
+     "part of the memory for contexts (auto: one full context, or a tenth if that is more)",
+     set_auto_size<&Options::kv_memory_bytes>, get_auto_size<&Options::kv_memory_bytes>},
+    {"prefill-chunk", "N", kInteger, kEngine, kSetting, "auto", "prompt tokens that share one sweep over the experts",
+     set_auto_integer<&Options::prefill_chunk, 1, kTokensMax>, get_auto_integer<&Options::prefill_chunk>},
+    {"io", "PATH", kText, kEngine, kSetting, "auto", "how experts are read: uring, threads, or auto",
+     set_choice<&Options::read_path, kReadPaths>, get_choice<&Options::read_path, kReadPaths>},
+    {"override-kv", "KEY=VALUE", kList, kEngine, kSetting, "", "replace a metadata value of the file; may be repeated",
+     add_override, nullptr},
+    {"listen", "HOST:PORT", kText, kServe, kSetting, "127.0.0.1:8080", "where to serve; port 0 takes a free one",
+     set_listen, get_listen},
+    {"alias", "NAME", kText, kServe, kSetting, "", "the model's name in the API (otherwise its own)",
+     set_text<&Options::alias>, get_text<&Options::alias>},
+    {"chat-template", "FILE", kText, kServe | kEval, kSetting, "", "a Jinja chat template instead of the model's own",
+     set_path<&Options::chat_template_file>, get_text<&Options::chat_template_file>},
+    {"kv-store", "DIR", kText, kServe, kSetting, "", "keep computed prompts in this folder across restarts",
+     set_path<&Options::kv_store_dir>, get_text<&Options::kv_store_dir>},
+    {"kv-store-size", "SIZE", kSize, kServe, kSetting, "16G", "how much that folder may hold",
+     set_size<&Options::kv_store_bytes>, get_size<&Options::kv_store_bytes>},
+    {"drain-seconds", "N", kInteger, kServe, kSetting, "20", "how long running answers may go on after SIGTERM",
+     set_integer<&Options::drain_seconds, 0, 86400>, get_integer<&Options::drain_seconds>},
+    {"log-level", "LEVEL", kText, kEngine, kSetting, "info", "trace, debug, info, warn or error",
+     set_choice<&Options::log_level, kLogLevels>, get_choice<&Options::log_level, kLogLevels>},
+    {"config", "FILE", kText, kEngine, kFlagOnly, "", "read settings from this TOML file",
+     set_path<&Options::config_file>, nullptr},
+    {"check-config", "", kSwitch, kServe, kFlagOnly, "", "check the settings and the files they name, and stop",
+     set_switch<&Options::check_config>, nullptr},
+    {"print-config", "", kSwitch, kServe, kFlagOnly, "", "print the settings in effect as a config file, and stop",
+     set_switch<&Options::print_config>, nullptr},
+    {"measure", "", kSwitch, kPlan, kFlagOnly, "", "also measure the drive", set_switch<&Options::measure>, nullptr},
+    {"tokens", "A,B,...", kText, kEval, kFlagOnly, "", "the prompt as token ids", set_tokens, nullptr},
+    {"text", "STRING", kText, kEval, kFlagOnly, "", "the prompt as text", set_text<&Options::text>, nullptr},
+    {"file", "FILE", kText, kEval, kFlagOnly, "", "the prompt as a text file", set_path<&Options::text_file>, nullptr},
+    {"logits", "FILE", kText, kEval, kFlagOnly, "", "write the logits of every token: .npy, float32 [tokens, vocab]",
+     set_path<&Options::logits_file>, nullptr},
+    {"greedy", "N", kInteger, kEval, kFlagOnly, "0", "then generate N tokens, always the likeliest",
+     set_integer<&Options::greedy_tokens, 0, kTokensMax>, nullptr},
+    {"tokens", "N", kInteger, kBench, kFlagOnly, "auto", "how many tokens to decode or to prefill",
+     set_auto_integer<&Options::bench_tokens, 1, kTokensMax>, nullptr},
+    {"tokens-file", "FILE", kText, kBench, kFlagOnly, "", "feed the token ids of this file (otherwise a fixed list)",
+     set_path<&Options::tokens_file>, nullptr},
+    {"depth", "N", kInteger, kBench, kFlagOnly, "auto", "tokens in context beforehand; io: reads in flight",
+     set_auto_integer<&Options::depth, 0, kTokensMax>, nullptr},
+    {"trace", "FILE", kText, kBench, kFlagOnly, "", "the routing trace: written by decode, replayed by cache",
+     set_path<&Options::trace_file>, nullptr},
+    {"write", "", kSwitch, kVerify, kFlagOnly, "", "write the checksums beside the file",
+     set_switch<&Options::write_checksums>, nullptr},
+    {"url", "URL", kText, kChat, kFlagOnly, "http://127.0.0.1:8080", "where the daemon listens",
+     set_text<&Options::url>, nullptr},
+    {"json", "", kSwitch, kPlan | kInspect | kEval | kBench, kFlagOnly, "", "print one JSON object",
+     set_switch<&Options::json>, nullptr},
+});
+
+}  // namespace
+
+std::span<const CommandSpec> command_table() {
+  return kCommands;
+}
+std::span<const OptionSpec> option_table() {
+  return kOptions;
+}
+
+const CommandSpec* find_command(std::string_view name) {
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(), [&](const auto& c) { return c.name == name; });
+  return found == kCommands.end() ? nullptr : &*found;
+}
+
+const CommandSpec& command_spec(Command command) {
+  const auto found =
+      std::find_if(kCommands.begin(), kCommands.end(), [&](const auto& c) { return c.command == command; });
+  LLMD_CHECK(found != kCommands.end());
+  return *found;
+}
+
+std::string environment_name(const OptionSpec& spec) {
+  std::string name = "LLMD_";
+  for (const char c : spec.flag) name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return name;
+}
+
+std::string config_key(const OptionSpec& spec) {
+  std::string key(spec.flag);
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+}  // namespace llmd
