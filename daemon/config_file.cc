@@ -10,6 +10,8 @@ namespace llmd {
 namespace {
 
 constexpr size_t kFileBytesMax = 1 << 20;
+constexpr size_t kLineBytesMax = 4096;
+constexpr int kNestingMax = 64;
 
 const char* type_name(const toml::value& value) {
   switch (value.type()) {
@@ -61,6 +63,24 @@ void flatten(const toml::value& table, const std::string& prefix, std::vector<Co
   }
 }
 
+/// The parser recurses for each bracket and each dot of a key: refuse what would exhaust the stack.
+Status check_nesting(const std::string& path, std::string_view text) {
+  int depth = 0, line = 1;
+  size_t line_begin = 0;
+  const auto place = [&] { return path + ":" + std::to_string(line) + ": "; };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    depth += c == '[' || c == '{' ? 1 : (c == ']' || c == '}') && depth > 0 ? -1 : 0;
+    if (depth > kNestingMax) return config_error(place() + "too many open brackets; is one not closed?");
+    if (i - line_begin > kLineBytesMax) return config_error(place() + "the line is over 4096 characters");
+    if (c == '\n') {
+      ++line;
+      line_begin = i + 1;
+    }
+  }
+  return {};
+}
+
 /// The first line of a toml11 message, without its "[error] toml::function:" opening.
 std::string first_line(std::string_view what) {
   what = what.substr(0, what.find('\n'));
@@ -90,6 +110,7 @@ Result<std::vector<ConfigEntry>> read_config_file(const std::string& path) {
   if (text.size() > kFileBytesMax) return config_error(path + ": over 1 MiB; this is not a config file");
   std::vector<ConfigEntry> entries;
   if (text.empty()) return entries;
+  LLMD_RETURN_IF_ERROR(check_nesting(path, text));
   if (text.back() != '\n') text += '\n';
   try {
     std::istringstream stream(text);
