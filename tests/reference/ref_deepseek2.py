@@ -51,7 +51,7 @@ def round_to_kv_type(x, kv_type):
 
 
 def default_groups(key, has_bias):
-    """Expert groups of files converted before these keys existed: (groups, groups used) of the two models that have them."""
+    """(groups, groups used) of a file without these keys, which early converters did not write."""
     shape = key("expert_count"), key("expert_used_count"), key("embedding_length")
     if shape == (256, 8, 7168) and key("attention.head_count") == 128 and has_bias:
         return 8, 4
