@@ -1,0 +1,145 @@
+#include "io/direct_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace llmd {
+
+namespace {
+
+constexpr uint32_t kBlockBytesMin = 512;
+constexpr uint32_t kBlockBytesMax = 64 << 10;
+constexpr uint32_t kPageBytes = 4096;
+
+FileIdentity identity_of(const struct stat& status) {
+  FileIdentity identity;
+  identity.device = status.st_dev;
+  identity.inode = status.st_ino;
+  identity.bytes = static_cast<uint64_t>(std::max<off_t>(status.st_size, 0));
+  identity.mtime_ns = static_cast<int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
+  return identity;
+}
+
+Error open_error(const std::string& path, int error_number) {
+  return operating_error("file_open", std::string("cannot open the file: ") + std::strerror(error_number), path);
+}
+
+/// What statx says about direct reads: the block to use, 0 when it says they are impossible, kBlockBytesMin when it
+/// does not know (kernels before 6.1, most network file systems).
+uint32_t advertised_block_bytes(int fd) {
+  struct statx status {};
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) != 0) return kBlockBytesMin;
+  if ((status.stx_mask & STATX_DIOALIGN) == 0) return kBlockBytesMin;
+  if (status.stx_dio_offset_align == 0) return 0;
+  return std::max({status.stx_dio_mem_align, status.stx_dio_offset_align, kBlockBytesMin});
+}
+
+/// Reads one block at an odd multiple of `block`, to an address that is an odd multiple too: what the kernel accepts
+/// there, it accepts everywhere. Returns 0 or an errno.
+int prove_direct_read(int fd, uint64_t file_bytes, uint32_t block) {
+  std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(kBlockBytesMax, 2 * kBlockBytesMax),
+                                                     &std::free);
+  if (memory == nullptr) return ENOMEM;
+  off_t offset = file_bytes >= 2 * uint64_t{block} ? static_cast<off_t>(block) : 0;
+  ssize_t got = 0;
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    got = pread(fd, static_cast<std::byte*>(memory.get()) + block, block, offset);
+    if (got >= 0) return 0;
+    if (errno != EINTR && errno != EAGAIN) return errno;
+  }
+  return errno;
+}
+
+}  // namespace
+
+Result<DirectFile> DirectFile::open(const std::string& path) {
+  struct stat status {};
+  // Asked before opening: opening a pipe would wait for its other end.
+  if (stat(path.c_str(), &status) != 0) return open_error(path, errno);
+  if (!S_ISREG(status.st_mode)) {
+    return operating_error("file_open", "cannot open the file: it is not a regular file", path);
+  }
+  DirectFile file;
+  file.path_ = path;
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  file.direct_ = file.fd_ >= 0;
+  if (!file.direct_) {
+    int error_number = errno;
+    if (error_number != EINVAL && error_number != EOPNOTSUPP) return open_error(path, error_number);
+    file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file.fd_ < 0) return open_error(path, errno);
+    file.mode_reason_ = "the file system refuses O_DIRECT";
+  }
+  if (fstat(file.fd_, &status) != 0) return open_error(path, errno);
+  file.identity_ = identity_of(status);
+
+  uint32_t block = file.direct_ ? advertised_block_bytes(file.fd_) : 0;
+  bool usable = block != 0 && std::has_single_bit(block) && block <= kBlockBytesMax;
+  if (file.direct_ && !usable) {
+    file.mode_reason_ = block == 0
+                            ? "the kernel offers no direct reads for this file"
+                            : "the kernel asks for direct reads in blocks of " + std::to_string(block) + " bytes";
+  }
+  int error_number = usable ? prove_direct_read(file.fd_, file.identity_.bytes, block) : EINVAL;
+  if (usable && error_number == EINVAL && block < kPageBytes) {
+    block = kPageBytes;
+    error_number = prove_direct_read(file.fd_, file.identity_.bytes, block);
+  }
+  if (usable && error_number != 0 && error_number != EINVAL) {
+    return operating_error("file_open", std::string("the first read failed: ") + std::strerror(error_number), path,
+                           uint64_t{0});
+  }
+  if (usable && error_number == 0) {
+    file.block_bytes_ = block;
+    file.mode_reason_ = "O_DIRECT, " + std::to_string(block) + "-byte blocks";
+    return file;
+  }
+
+  if (usable) file.mode_reason_ = "the file system accepts O_DIRECT but fails direct reads";
+  file.mode_reason_ =
+      "buffered reads: " + file.mode_reason_ + "; reads go through the page cache and are dropped after";
+  if (file.direct_ && fcntl(file.fd_, F_SETFL, 0) != 0) return open_error(path, errno);
+  file.direct_ = false;
+  file.block_bytes_ = kPageBytes;
+  posix_fadvise(file.fd_, 0, 0, POSIX_FADV_RANDOM);  // no read-ahead: what it fetched would stay in the page cache
+  return file;
+}
+
+DirectFile::DirectFile(DirectFile&& other) noexcept {
+  *this = std::move(other);
+}
+
+DirectFile& DirectFile::operator=(DirectFile&& other) noexcept {
+  if (this == &other) return *this;
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = std::exchange(other.fd_, -1);
+  path_ = std::move(other.path_);
+  mode_reason_ = std::move(other.mode_reason_);
+  direct_ = other.direct_;
+  block_bytes_ = other.block_bytes_;
+  identity_ = other.identity_;
+  return *this;
+}
+
+DirectFile::~DirectFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<FileIdentity> DirectFile::current_identity() const {
+  struct stat status {};
+  if (fstat(fd_, &status) != 0) {
+    return operating_error("file_stat", std::string("cannot ask for the file's state: ") + std::strerror(errno), path_);
+  }
+  return identity_of(status);
+}
+
+}  // namespace llmd

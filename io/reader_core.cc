@@ -1,0 +1,367 @@
+#include "io/reader_core.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+
+namespace llmd {
+
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+uint64_t align_down(uint64_t value, uint64_t block) {
+  return value & ~(block - 1);
+}
+uint64_t align_up(uint64_t value, uint64_t block) {
+  return align_down(value + block - 1, block);
+}
+
+/// Errors of the medium, where a smaller read may succeed and a repeat may too.
+bool is_medium_error(int error_number) {
+  return error_number == EIO || error_number == ENODATA || error_number == EILSEQ || error_number == EREMOTEIO ||
+         error_number == EBADMSG;
+}
+
+bool is_passing_error(int error_number) {
+  return error_number == EINTR || error_number == EAGAIN || error_number == ENOMEM;
+}
+
+void add(std::atomic<uint64_t>& counter, uint64_t by) {
+  counter.fetch_add(by, std::memory_order_relaxed);
+}
+
+void check_read(const Read& read) {
+  LLMD_CHECK(read.file != nullptr && read.buffer != nullptr);
+  uint64_t mask = read.file->block_bytes() - 1;
+  LLMD_CHECK(((read.offset | read.length | reinterpret_cast<uintptr_t>(read.buffer)) & mask) == 0);
+  LLMD_CHECK(read.offset <= INT64_MAX && read.length <= INT64_MAX - read.offset);
+  LLMD_CHECK(read.needed_end <= read.offset + read.length);
+  LLMD_CHECK(read.state.load(std::memory_order_relaxed) != ReadState::kPending);
+}
+
+}  // namespace
+
+void ReaderCore::Queue::push(Read* read) {
+  read->next = nullptr;
+  (last == nullptr ? first : last->next) = read;
+  last = read;
+}
+
+void ReaderCore::Queue::pop() {
+  first = first->next;
+  if (first == nullptr) last = nullptr;
+}
+
+ReaderCore::ReaderCore(const ReaderOptions& options, std::unique_ptr<Backend> backend)
+    : options_(options), backend_(std::move(backend)) {
+  for (Operation& operation : operations_) {
+    operation.next = free_;
+    free_ = &operation;
+  }
+}
+
+Status ReaderCore::start() {
+  LLMD_ASSIGN_OR_RETURN(thread_, Thread::start("io", kIoStackBytes, [this] { run(); }));
+  return {};
+}
+
+ReaderCore::~ReaderCore() {
+  if (!thread_.running()) return;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  backend_->wake();
+  thread_.join();
+}
+
+void ReaderCore::submit(std::span<Read* const> reads) {
+  uint32_t before = pending_.fetch_add(static_cast<uint32_t>(reads.size()), std::memory_order_relaxed);
+  LLMD_CHECK(before + reads.size() <= options_.queue_reads_max);
+  add(counters_.reads, reads.size());
+  for (Read* read : reads) {
+    check_read(*read);
+    uint64_t block = read->file->block_bytes();
+    uint64_t end = std::min(read->offset + read->length, align_up(read->needed_end, block));
+    read->progress = ReadProgress{};
+    read->progress.issued_end = read->offset;
+    read->progress.end = std::max(end, read->offset);
+    read->error_number = 0;
+    read->error_offset = 0;
+    read->state.store(ReadState::kPending, std::memory_order_relaxed);
+  }
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    for (Read* read : reads) queues_[static_cast<size_t>(read->priority)].push(read);
+    wake = wake_wanted_;
+    wake_wanted_ = false;
+  }
+  if (wake) backend_->wake();
+}
+
+void ReaderCore::cancel(std::span<Read* const> reads) {
+  Queue taken;
+  {
+    std::lock_guard lock(mutex_);
+    for (Read* read : reads) read->progress.cancelled = true;
+    for (Queue& queue : queues_) {
+      Queue kept;
+      for (Read* read = queue.first; read != nullptr;) {
+        Read* next = read->next;
+        (read->progress.cancelled && !read->progress.started ? taken : kept).push(read);
+        read = next;
+      }
+      queue = kept;
+    }
+  }
+  for (Read* read = taken.first; read != nullptr;) {
+    Read* next = read->next;
+    fail_read(read, ECANCELED, read->offset);
+    finish(read);
+    read = next;
+  }
+}
+
+ReaderStatistics ReaderCore::statistics() const {
+  ReaderStatistics result;
+  result.reads = counters_.reads.load(std::memory_order_relaxed);
+  result.bytes = counters_.bytes.load(std::memory_order_relaxed);
+  result.chunks = counters_.chunks.load(std::memory_order_relaxed);
+  result.retries = counters_.retries.load(std::memory_order_relaxed);
+  result.short_reads = counters_.short_reads.load(std::memory_order_relaxed);
+  result.errors = counters_.errors.load(std::memory_order_relaxed);
+  result.in_flight_bytes = counters_.in_flight_bytes.load(std::memory_order_relaxed);
+  return result;
+}
+
+void ReaderCore::run() {
+  std::array<BackendResult, kBackendReadsMax> results;
+  for (;;) {
+    start_due_operations();
+    while (issue_next()) {
+    }
+    if (busy_operations_ == 0) {
+      std::lock_guard lock(mutex_);
+      bool queued = std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) { return queue.first; });
+      if (stopping_ && !queued) break;
+    }
+    size_t count = backend_->wait(results, pause_until_due_ns());
+    for (size_t i = 0; i < count; ++i) {
+      LLMD_CHECK(results[i].tag < operations_.size());
+      on_result(&operations_[results[i].tag], results[i].result);
+    }
+  }
+  backend_->close();
+}
+
+/// Starts one piece of the most urgent read, or finishes a read that needs none. False: nothing more can be done now.
+bool ReaderCore::issue_next() {
+  if (free_ == nullptr) return false;
+  uint64_t length = 0;
+  Read* read = take_next(&length);
+  if (read == nullptr) return false;
+  if (length == 0) {
+    finish_if_idle(read);
+    return true;
+  }
+  Operation* operation = free_;
+  free_ = operation->next;
+  *operation = Operation{};
+  operation->read = read;
+  operation->offset = operation->valid_end = read->progress.issued_end;
+  operation->end = read->progress.issued_end + length;
+  operation->length = static_cast<uint32_t>(length);
+  operation->budget_bytes = length;
+  read->progress.issued_end += length;
+  ++read->progress.outstanding;
+  ++busy_operations_;
+  budget_used_ += length;
+  counters_.in_flight_bytes.store(budget_used_, std::memory_order_relaxed);
+  add(counters_.chunks, 1);
+  start_operation(operation);
+  return true;
+}
+
+/// The read whose turn it is and the length of its next piece; 0 = it has no further piece. Leaves it in its queue
+/// while pieces remain, so that a more urgent read can overtake between two of them.
+Read* ReaderCore::take_next(uint64_t* length) {
+  std::lock_guard lock(mutex_);
+  Queue* queue = nullptr;
+  Read* read = first_queued(&queue);
+  wake_wanted_ = read == nullptr;
+  if (read == nullptr) return nullptr;
+  ReadProgress& progress = read->progress;
+  if (stopping_ && progress.issued_end < progress.end) fail_read(read, ECANCELED, progress.issued_end);
+  uint64_t block = read->file->block_bytes();
+  uint64_t chunk = std::max(align_down(options_.chunk_bytes, block), block);
+  *length = progress.failed ? 0 : std::min(chunk, progress.end - progress.issued_end);
+  // One piece may always fly, also when it is larger than the whole budget.
+  if (budget_used_ != 0 && budget_used_ + *length > options_.bytes_in_flight_max) return nullptr;
+  progress.started = true;
+  if (*length == 0) progress.issued_end = progress.end;
+  if (progress.issued_end + *length == progress.end) queue->pop();
+  return read;
+}
+
+Read* ReaderCore::first_queued(Queue** queue) {
+  for (Queue& candidate : queues_) {
+    if (candidate.first == nullptr) continue;
+    *queue = &candidate;
+    return candidate.first;
+  }
+  return nullptr;
+}
+
+void ReaderCore::start_operation(Operation* operation) {
+  const Read& read = *operation->read;
+  BackendRead request;
+  request.fd = read.file->fd();
+  request.length = operation->length;
+  request.offset = operation->offset;
+  request.buffer = read.buffer + (operation->offset - read.offset);
+  request.tag = static_cast<uint32_t>(operation - operations_.data());
+  backend_->start(request);
+}
+
+void ReaderCore::start_due_operations() {
+  if (paused_ == nullptr) return;
+  uint64_t now = clock_.now_ns();
+  Operation* rest = paused_;
+  paused_ = nullptr;
+  while (rest != nullptr) {
+    Operation* operation = rest;
+    rest = rest->next;
+    if (operation->retry_ns <= now) {
+      start_operation(operation);
+    } else {
+      operation->next = paused_;
+      paused_ = operation;
+    }
+  }
+}
+
+int64_t ReaderCore::pause_until_due_ns() const {
+  if (paused_ == nullptr) return -1;
+  uint64_t due = UINT64_MAX;
+  for (const Operation* operation = paused_; operation != nullptr; operation = operation->next) {
+    due = std::min(due, operation->retry_ns);
+  }
+  uint64_t now = clock_.now_ns();
+  return due <= now ? 0 : static_cast<int64_t>(due - now);
+}
+
+void ReaderCore::on_result(Operation* operation, int32_t result) {
+  LLMD_CHECK(operation->read != nullptr);
+  if (result > 0 && static_cast<uint32_t>(result) <= operation->length) {
+    on_bytes(operation, static_cast<uint32_t>(result));
+  } else if (result == 0) {
+    fail(operation, 0);
+  } else {
+    on_error(operation, result < 0 ? -result : EIO);  // more bytes than asked for: nothing of it can be trusted
+  }
+}
+
+void ReaderCore::on_bytes(Operation* operation, uint64_t count) {
+  Read* read = operation->read;
+  uint64_t got_end = operation->offset + count;
+  if (got_end > operation->valid_end) {
+    add(counters_.bytes, got_end - operation->valid_end);
+    operation->valid_end = got_end;
+  }
+  if (operation->valid_end >= std::min(operation->end, read->needed_end)) return end_operation(operation);
+  if (count < operation->length) add(counters_.short_reads, 1);
+  uint64_t next_offset = align_down(operation->valid_end, read->file->block_bytes());
+  if (next_offset > operation->offset) {
+    operation->attempts = 0;
+    operation->last_try = false;
+  } else if (++operation->attempts > kAttemptsMax) {
+    return fail(operation, 0);  // the file ends inside this block
+  }
+  operation->offset = next_offset;
+  operation->length = static_cast<uint32_t>(std::min<uint64_t>(operation->length, operation->end - next_offset));
+  resume(operation, 0);
+}
+
+void ReaderCore::on_error(Operation* operation, int error_number) {
+  if (is_passing_error(error_number)) {
+    if (++operation->attempts > kAttemptsMax) return fail(operation, error_number);
+    uint64_t pause_ns = uint64_t{options_.retry_pause_us} * 1000 << (operation->attempts - 1);
+    add(counters_.retries, 1);
+    return resume(operation, error_number == EINTR ? 0 : std::min(pause_ns, kPauseNsMax));
+  }
+  if (!is_medium_error(error_number)) return fail(operation, error_number);
+  uint64_t smallest = std::max<uint64_t>(kPageBytes, operation->read->file->block_bytes());
+  if (operation->length > smallest) {
+    operation->length = static_cast<uint32_t>(std::max(smallest, align_down(operation->length / 2, smallest)));
+  } else if (operation->last_try) {
+    return fail(operation, error_number);
+  } else {
+    operation->last_try = true;
+  }
+  add(counters_.retries, 1);
+  resume(operation, 0);
+}
+
+/// Starts the operation again, unless its read has failed before this point already.
+void ReaderCore::resume(Operation* operation, uint64_t pause_ns) {
+  const Read& read = *operation->read;
+  if (read.progress.failed && read.error_offset <= operation->valid_end) return end_operation(operation);
+  if (pause_ns == 0) return start_operation(operation);
+  operation->retry_ns = clock_.now_ns() + pause_ns;
+  operation->next = paused_;
+  paused_ = operation;
+}
+
+void ReaderCore::fail(Operation* operation, int error_number) {
+  fail_read(operation->read, error_number, operation->valid_end);
+  end_operation(operation);
+}
+
+void ReaderCore::end_operation(Operation* operation) {
+  Read* read = operation->read;
+  budget_used_ -= operation->budget_bytes;
+  counters_.in_flight_bytes.store(budget_used_, std::memory_order_relaxed);
+  --busy_operations_;
+  operation->read = nullptr;
+  operation->next = free_;
+  free_ = operation;
+  --read->progress.outstanding;
+  finish_if_idle(read);
+}
+
+void ReaderCore::fail_read(Read* read, int error_number, uint64_t offset) {
+  if (read->progress.failed && read->error_offset <= offset) return;
+  read->progress.failed = true;
+  read->error_number = error_number;
+  read->error_offset = offset;
+}
+
+void ReaderCore::finish_if_idle(Read* read) {
+  if (read->progress.outstanding == 0 && read->progress.issued_end == read->progress.end) finish(read);
+}
+
+void ReaderCore::finish(Read* read) {
+  bool failed = read->progress.failed;
+  if (failed) add(counters_.errors, 1);
+  if (!read->file->direct() && read->progress.started) {
+    // Weights have their place in the arena; a second copy in the page cache would break the memory budget.
+    posix_fadvise(read->file->fd(), static_cast<off_t>(read->offset),
+                  static_cast<off_t>(read->progress.end - read->offset), POSIX_FADV_DONTNEED);
+  }
+  ReadGate* gate = read->gate;
+  pending_.fetch_sub(1, std::memory_order_relaxed);
+  // From this store on the owner may reuse or destroy the Read. notify_all() needs only its address: libstdc++ looks up
+  // a table of waiters by it and at most hands it to the futex call.
+  read->state.store(failed ? ReadState::kFailed : ReadState::kDone, std::memory_order_release);
+  read->state.notify_all();
+  if (gate != nullptr) {
+    gate->completed.fetch_add(1, std::memory_order_release);
+    gate->completed.notify_all();
+  }
+}
+
+}  // namespace llmd
