@@ -1,0 +1,32 @@
+#include "daemon/check_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace llmd {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CheckConfig, AcceptsPathsThatAreThere) {
+  Options options;
+  options.model = LLMD_SOURCE_DIR "/CMakeLists.txt";
+  options.kv_store_dir = ::testing::TempDir();
+  EXPECT_TRUE(check_paths(options).ok());
+}
+
+TEST(CheckConfig, NamesTheSettingAndThePath) {
+  Options options;
+  options.model = "/nonexistent.gguf";
+  EXPECT_THAT(check_paths(options).error().message,
+              HasSubstr("model: /nonexistent.gguf cannot be used: No such file or directory"));
+  options.model = "/";
+  EXPECT_THAT(check_paths(options).error().message, HasSubstr("model: / is a folder"));
+  options.model = LLMD_SOURCE_DIR "/CMakeLists.txt";
+  options.kv_store_dir = options.model;
+  EXPECT_THAT(check_paths(options).error().message, HasSubstr("is not a folder"));
+  EXPECT_EQ(exit_status(check_paths(options).error()), 78);
+}
+
+}  // namespace
+}  // namespace llmd
