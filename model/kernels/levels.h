@@ -12,6 +12,9 @@ namespace llmd {
 void fill_scalar_matmul(KernelTable& table);
 void fill_scalar_ops(KernelTable& table);
 
+void fill_avx2_legacy(KernelTable& table);
+void fill_avx2_k(KernelTable& table);
+
 void kv_store_scalar(KvType type, const float* in, int64_t n, std::byte* out);
 void kv_load_scalar(KvType type, const std::byte* in, int64_t n, float* out);
 

@@ -20,8 +20,24 @@ const KernelTable& scalar_table() {
   return table;
 }
 
+// True when processor and kernel (the ymm state) support every extension the *_avx2.cc files are compiled with.
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+const KernelTable& avx2_table() {
+  static const KernelTable table = [] {
+    KernelTable t = scalar_table();
+    t.level = "avx2";
+    fill_avx2_legacy(t);
+    fill_avx2_k(t);
+    return t;
+  }();
+  return table;
+}
+
 const KernelTable* choose() {
-  const KernelTable* best = &scalar_table();
+  const KernelTable* best = has_avx2() ? &avx2_table() : &scalar_table();
   const char* wanted = std::getenv("LLMD_CPU");
   if (wanted == nullptr || *wanted == '\0') return best;
   if (const KernelTable* table = kernels_at(wanted)) return table;
@@ -54,6 +70,7 @@ bool type_uses_q8(TensorType type) {
 
 const KernelTable* kernels_at(std::string_view level) {
   if (level == "scalar") return &scalar_table();
+  if (level == "avx2" && has_avx2()) return &avx2_table();
   return nullptr;
 }
 

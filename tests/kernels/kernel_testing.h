@@ -4,6 +4,8 @@
 // Everything is deterministic from the seed given. Single thread.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>

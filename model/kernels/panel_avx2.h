@@ -1,0 +1,107 @@
+// Panels: 8 weight rows side by side, so that one AVX2 lane is one output.
+//
+//   row 0  [ w0 w1 w2 w3 | w4 ...          PanelGroup.w[0] = [ row 0: w0..w3 | row 1: w0..w3 | ... | row 7: w0..w3 ]
+//   row 1  [ w0 w1 w2 w3 | w4 ...    ->    PanelGroup.w[1] = [ row 0: w4..w7 | row 1: w4..w7 | ...
+//   ...                                    ...
+//   row 7  [ w0 w1 w2 w3 | w4 ...          PanelGroup.scale[h] = the 8 rows' scales of half h
+//
+// Four activations broadcast to every lane then meet four weights of each of 8 rows in one instruction, a group of 32
+// inputs is summed without a horizontal step, and the float chain of an output lives in its own lane: the same chain,
+// whoever its neighbours are. A group is unpacked once and used for every activation row of the call.
+// All loads stay inside the blocks of the 8 rows. Only *_avx2.cc files may include this; unnamed namespace: see half.h.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace llmd {
+namespace {
+
+constexpr int kPanelRows = 8;
+
+struct alignas(32) PanelGroup {
+  uint8_t w[8][32];
+  float scale[2][8];
+  float min[2][8];
+};
+
+using PanelRows = const uint8_t* const*;  // 8 pointers, one block of each row
+
+inline __m256i load256(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+inline __m128i load128(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
+inline void store256(void* p, __m256i v) {
+  _mm256_store_si256(static_cast<__m256i*>(p), v);
+}
+
+inline int load_u32(const uint8_t* p) {
+  int value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+inline short load_u16(const uint8_t* p) {
+  short value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+/// 16 bytes at `offset` of each of 8 rows: out[c] holds bytes 4c..4c+3 of every row.
+inline void transpose16(PanelRows rows, ptrdiff_t offset, __m256i out[4]) {
+  __m256i a[4];
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; r++) {
+    a[r] = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(rows[r] + offset)), load128(rows[r + 4] + offset), 1);
+  }
+  __m256i t0 = _mm256_unpacklo_epi32(a[0], a[1]), t1 = _mm256_unpacklo_epi32(a[2], a[3]);
+  __m256i t2 = _mm256_unpackhi_epi32(a[0], a[1]), t3 = _mm256_unpackhi_epi32(a[2], a[3]);
+  out[0] = _mm256_unpacklo_epi64(t0, t1);
+  out[1] = _mm256_unpackhi_epi64(t0, t1);
+  out[2] = _mm256_unpacklo_epi64(t2, t3);
+  out[3] = _mm256_unpackhi_epi64(t2, t3);
+}
+
+inline __m256i gather_u32(PanelRows rows, ptrdiff_t offset) {
+  return _mm256_setr_epi32(load_u32(rows[0] + offset), load_u32(rows[1] + offset), load_u32(rows[2] + offset),
+                           load_u32(rows[3] + offset), load_u32(rows[4] + offset), load_u32(rows[5] + offset),
+                           load_u32(rows[6] + offset), load_u32(rows[7] + offset));
+}
+
+inline __m256 gather_f16(PanelRows rows, ptrdiff_t offset) {
+  return _mm256_cvtph_ps(_mm_setr_epi16(
+      load_u16(rows[0] + offset), load_u16(rows[1] + offset), load_u16(rows[2] + offset), load_u16(rows[3] + offset),
+      load_u16(rows[4] + offset), load_u16(rows[5] + offset), load_u16(rows[6] + offset), load_u16(rows[7] + offset)));
+}
+
+/// Two half floats per lane (low, high) to two vectors.
+inline void split_f16(__m256i pairs, __m256& low, __m256& high) {
+  __m256i packed =
+      _mm256_packus_epi32(_mm256_and_si256(pairs, _mm256_set1_epi32(0xffff)), _mm256_srli_epi32(pairs, 16));
+  packed = _mm256_permute4x64_epi64(packed, 0xd8);
+  low = _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+  high = _mm256_cvtph_ps(_mm256_extracti128_si256(packed, 1));
+}
+
+/// Byte k of every lane as a float, unsigned or signed.
+inline __m256 byte_u8(__m256i lanes, int k) {
+  return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(lanes, 8 * k), _mm256_set1_epi32(0xff)));
+}
+inline __m256 byte_i8(__m256i lanes, int k) {
+  return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(lanes, 24 - 8 * k), 24));
+}
+
+inline __m256i low_nibbles(__m256i v) {
+  return _mm256_and_si256(v, _mm256_set1_epi8(15));
+}
+inline __m256i high_nibbles(__m256i v) {
+  return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
+}
+
+}  // namespace
+}  // namespace llmd
