@@ -11,8 +11,8 @@ import synth_gguf
 from quants import TYPES
 from shapes import LITE, SOFTMAX, SOFTMAX_OF_SELECTED, SQRT_SOFTPLUS, Shape
 
-# peer: other runtimes compute this shape by the same rules
-Case = namedtuple("Case", "name shape weight_type seed shards peer", defaults=("F32", 1, 1, True))
+# peer: other runtimes compute this shape by the same rules. rules: weight types by tensor name, as --type-of has them
+Case = namedtuple("Case", "name shape weight_type seed shards peer rules", defaults=("F32", 1, 1, True, ()))
 
 # Sizes that are no multiples of vector widths, so that the tails of loops are on the way.
 SMALL = Shape(n_layer=3, n_dense=1, d=160, ff=264, heads=3, q_lora=72, kv_lora=64, nope=24, rope=16, v=40, experts=12,
@@ -60,10 +60,17 @@ SHAPE_CASES = [
     Case("yarn-no-multiplier", small(yarn=True, yarn_log=None), peer=False),
     Case("sharded", small(**GROUPED), shards=3),
 ]
-TYPE_CASES = [Case(f"type-{t}", BLOCKS, t) for t in TYPES if TYPES[t].block > 1]
+TYPE_CASES = [Case(f"type-{t}", BLOCKS, t) for t in TYPES if TYPES[t].block > 1] + [
+    Case("type-legacy-Q4_K", replace(BLOCKS, legacy_kv_b=True), "Q4_K"),
+    Case("type-fallback-Q3_K", replace(BLOCKS, moe_ff=160), "Q3_K"),
+    Case("type-mixed", BLOCKS, "Q4_K", rules=(
+        "blk.1.ffn_gate_exps=Q2_K", "blk.1.ffn_up_exps=IQ4_XS", "blk.1.ffn_down_exps=Q8_0", "blk.2.ffn_gate_exps=F16",
+        "blk.2.ffn_down_exps=Q5_1", "blk.0.attn_output=BF16", "token_embd=Q3_K")),
+]
 ROUTED_CASES = [Case(f"routed-{t}", replace(BLOCKS, n_layer=4, experts=16, top_k=4, **GROUPED), t)
                 for t in ("Q8_0", "Q4_K")]
-CASES = SHAPE_CASES + TYPE_CASES + ROUTED_CASES
+WIDE = Case("blocks-f32", BLOCKS)
+CASES = SHAPE_CASES + [WIDE] + TYPE_CASES + ROUTED_CASES
 
 
 def generator_digest():
@@ -83,7 +90,8 @@ def build(case, folder):
     first = path if case.shards == 1 else path.removesuffix(".gguf") + f"-00001-of-{case.shards:05d}.gguf"
     if not os.path.exists(first):
         os.makedirs(folder, exist_ok=True)
-        synth_gguf.write_model(path, case.shape, case.name, case.weight_type, case.seed, shards=case.shards)
+        synth_gguf.write_model(path, case.shape, case.name, case.weight_type, case.seed, shards=case.shards,
+                               type_rules=case.rules)
     return first
 
 
