@@ -111,9 +111,19 @@ def skip_block(text, begin):
     return len(text)
 
 
+def table_lines(body):
+    """Lines of the tables (= { ... }) in a function: data, which may be long."""
+    lines, position = 0, 0
+    for m in re.finditer(r"=\s*\{", body):
+        if m.start() >= position:
+            position = skip_block(body, m.end() - 1)
+            lines += body.count("\n", m.end(), position)
+    return lines
+
+
 def functions(text):
     """(first line, lines) of every function, lambda at namespace scope and TEST body. A nested lambda is part of its
-    function."""
+    function; a table is not."""
     text = strip(text)
     found, head, position, continued = [], 0, 0, False
     token = re.compile(r"[{};]")
@@ -135,7 +145,7 @@ def functions(text):
             continue
         body = text[head:position]
         first = line_of(text, head + len(body) - len(body.lstrip()))
-        found.append((first, line_of(text, position) - first + 1))
+        found.append((first, line_of(text, position) - first + 1 - table_lines(body)))
         head = position
     return found
 

@@ -53,6 +53,9 @@ class Functions(unittest.TestCase):
         self.assertEqual(lengths("constexpr T kT[] = {\n{1, f(2)},\n{3},\n};\nconstexpr auto kU = make<T>({\n{1},\n});\n"),
                          [])
 
+    def test_leaves_tables_inside_a_function_out(self):
+        self.assertEqual(lengths("void f() {\n  T t[] = {\n    {1},\n    {2},\n  };\n  if (x) {\n  }\n}\n"), [5])
+
     def test_is_not_led_astray_by_literals(self):
         text = "#define A(x) \\\n  do { \\\n\nvoid f() {\n  g('{', \"}{{\", R\"x(}}\")x\");  // }}\n  /* { */ h(1'000'000);\n}\n" \
                "void g() {\n}\n"
