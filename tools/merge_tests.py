@@ -28,10 +28,10 @@ def value_text(name, value, prefix):
     return ";".join(str(v) for v in values)
 
 
-def wanted(test, labels, choice, tree):
+def wanted(test, labels, command, choice, tree):
     for rule in choice:
         if rule == "own":
-            if not os.path.abspath((test.get("command") or [tree])[0]).startswith(os.path.abspath(tree) + os.sep):
+            if not os.path.abspath(command[0]).startswith(os.path.abspath(tree) + os.sep):
                 return False
         elif rule.startswith("="):
             if not re.fullmatch(rule[1:], test["name"]):
@@ -59,11 +59,11 @@ def main():
         before = len(lines)
         for test in tests_of(tree):
             properties = {p["name"]: p["value"] for p in test.get("properties", [])}
-            if not wanted(test, properties.get("LABELS", []), choice, tree):
-                continue
-            name = f"{prefix}/{test['name']}"
             # A program that was not built has no command: the test then fails by this name.
             command = test.get("command") or [f"{tree}/{test['name']}-was-not-built"]
+            if not wanted(test, properties.get("LABELS", []), command, choice, tree):
+                continue
+            name = f"{prefix}/{test['name']}"
             lines.append(f"add_test({quote(name)} {' '.join(quote(part) for part in command)})")
             for key, value in properties.items():
                 text = quote(value_text(key, value, prefix))
