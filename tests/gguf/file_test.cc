@@ -63,6 +63,39 @@ TEST(GgufFile, ReadsHeadersOnly_WhenTheFileIsHuge) {
   EXPECT_EQ(model.error().code, "gguf_invalid");
 }
 
+// Experts of a real size in a sparse file: a marker written at each slice's true place is found through the table.
+TEST(GgufFile, FindsExpertSlices_WhenOffsetsExceed32Bits) {
+  constexpr uint64_t kFirst = uint64_t{1} << 32, kExperts = 256, kSlice = 2048 * (7168 / 256 * 144);
+  TemporaryFolder folder;
+  GgufBuilder builder;
+  builder.text("general.architecture", "deepseek2").data_bytes = 0;
+  const std::string names[] = {"blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight", "blk.0.ffn_down_exps.weight"};
+  for (uint64_t i = 0; i < 3; ++i)
+    builder.tensor({names[i], {7168, 2048, kExperts}, 12, kFirst + i * kExperts * kSlice});
+  std::string path = folder.write("f.gguf", builder.build());
+  uint64_t data = builder.at("data");
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(data + kFirst + 3 * kExperts * kSlice)), 0);
+  int fd = open(path.c_str(), O_RDWR);
+  auto marker = [](uint64_t matrix, uint64_t expert) { return (matrix << 32 | expert) + 0x6c6c6d64; };
+  for (uint64_t i = 0; i < 3 * kExperts; ++i) {
+    uint64_t mark = marker(i / kExperts, i % kExperts);
+    ASSERT_EQ(pwrite(fd, &mark, 8, static_cast<off_t>(data + kFirst + i * kSlice)), 8);
+  }
+  Result<GgufModel> model = GgufModel::open(path);
+  ASSERT_TRUE(model.ok()) << model.error().to_string();
+  for (uint64_t matrix = 0; matrix < 3; ++matrix) {
+    const GgufTensor& tensor = *model->find_tensor(names[matrix]);
+    for (uint64_t expert : {uint64_t{0}, uint64_t{1}, uint64_t{137}, kExperts - 1}) {
+      uint64_t slice = tensor.bytes / tensor.dims[2];
+      EXPECT_EQ(slice, tensor_row_bytes(tensor.type, tensor.dims[0]) * tensor.dims[1]);
+      uint64_t found = 0;
+      ASSERT_EQ(pread(fd, &found, 8, static_cast<off_t>(tensor.file_offset + expert * slice)), 8);
+      EXPECT_EQ(found, marker(matrix, expert));
+    }
+  }
+  close(fd);
+}
+
 TEST(GgufFile, LeavesNothingInThePageCache) {
   TemporaryFolder folder;
   GgufBuilder builder;
