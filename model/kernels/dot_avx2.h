@@ -40,6 +40,12 @@ inline __m256i broadcast4(const void* p) {
   return _mm256_set1_epi32(value);
 }
 
+// Pins a running sum where it stands: without it the compiler reorders integer additions into a balanced tree, whose
+// many live products do not fit in 16 registers.
+inline void pin(__m256i& v) {
+  asm("" : "+x"(v));
+}
+
 /// Integer sums of vectors [first, last) of one group: R panels x T activation rows.
 template <typename Shape, int R, int T>
 inline void dot_span(const PanelGroup* const* groups, const int8_t* const* x, int first, int last, __m256i sum[R][T]) {
@@ -60,6 +66,7 @@ inline void dot_span(const PanelGroup* const* groups, const int8_t* const* x, in
         __m256i product = Shape::kSpan == 0 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[r]), _mm256_sign_epi8(in, w[r]))
                                             : _mm256_maddubs_epi16(w[r], in);
         part[r][t] = opens ? product : _mm256_add_epi16(part[r][t], product);
+        pin(part[r][t]);
         if (closes) {
           __m256i wide = _mm256_madd_epi16(part[r][t], ones);
           sum[r][t] = j - first < kSpan ? wide : _mm256_add_epi32(sum[r][t], wide);

@@ -14,6 +14,10 @@ void fill_scalar_ops(KernelTable& table);
 
 void fill_avx2_legacy(KernelTable& table);
 void fill_avx2_k(KernelTable& table);
+void fill_avx2_convert(KernelTable& table);
+void fill_avx2_ops(KernelTable& table);
+void fill_avx2_gemm(KernelTable& table);
+void fill_avx2_float(KernelTable& table);
 
 void kv_store_scalar(KvType type, const float* in, int64_t n, std::byte* out);
 void kv_load_scalar(KvType type, const std::byte* in, int64_t n, float* out);

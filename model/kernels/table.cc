@@ -31,6 +31,10 @@ const KernelTable& avx2_table() {
     t.level = "avx2";
     fill_avx2_legacy(t);
     fill_avx2_k(t);
+    fill_avx2_convert(t);
+    fill_avx2_ops(t);
+    fill_avx2_gemm(t);
+    fill_avx2_float(t);
     return t;
   }();
   return table;
