@@ -1,0 +1,268 @@
+#include "model/moe_executor.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "io/check.h"
+#include "model/routing.h"
+
+namespace llmd {
+namespace {
+
+constexpr int32_t kRanges = 8;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// How many experts a sweep reads ahead: enough bytes in flight for the drive, never the whole pool.
+int64_t sweep_ahead(uint64_t slot_bytes, uint32_t slots) {
+  constexpr uint64_t kAheadBytes = 64u << 20;
+  uint64_t ahead = std::clamp<uint64_t>(kAheadBytes / slot_bytes, 2, 64);
+  return static_cast<int64_t>(std::min<uint64_t>(ahead, slots));
+}
+
+}  // namespace
+
+MoeExecutor::MoeExecutor(const ModelShape& shape, Residency& residency, ThreadPool& threads)
+    : shape_(shape), residency_(&residency), threads_(&threads) {
+  size_t experts = static_cast<size_t>(shape.routing.experts);
+  groups_.reserve(experts);
+  jobs_.reserve(experts);
+  counts_.reserve(experts + 1);
+}
+
+void MoeExecutor::carve(Carver& carver, const ModelShape& shape, int64_t rows_max, MoeBuffers& b) {
+  auto u = [](int64_t n) { return static_cast<uint64_t>(n); };
+  int64_t used = shape.routing.used, experts = shape.routing.experts, width = shape.width;
+  int64_t pairs = std::max(rows_max, std::min(rows_max, kStepRows) * used);
+  b.logits = carver.take<float>(u(rows_max * experts));
+  b.scratch = carver.take<float>(u(rows_max * experts * 2));
+  b.ids = carver.take<int32_t>(u(rows_max * used));
+  b.weights = carver.take<float>(u(rows_max * used));
+  b.acc = carver.take<float>(u(rows_max * width));
+  b.partial = carver.take<float>(u(rows_max * width));
+  b.outputs = carver.take<float>(u(pairs * width));
+  b.pair_rows = carver.take<uint32_t>(u(rows_max * used));
+  b.pair_weights = carver.take<float>(u(rows_max * used));
+  b.pair_of = carver.take<uint32_t>(u(rows_max * used));
+  b.experts.carve(carver, pairs, width, shape.ff_expert);
+  if (shape.ff_shared > 0) b.shared.carve(carver, rows_max, width, shape.ff_shared);
+}
+
+void MoeExecutor::run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
+                      float* hidden, std::span<std::optional<Error>> row_errors) {
+  route_rows(weights, rows, x);
+  if (trace_ != nullptr) trace_(trace_context_, layer, buffers_.ids, rows * shape_.routing.used);
+  group_pairs(layer, rows, row_errors);
+  if (rows <= kStepRows)
+    run_step(weights, rows, x, row_errors);
+  else
+    run_sweep(weights, rows, x, row_errors);
+  for (int64_t r = 0; r < rows; r++)
+    kernels().add(buffers_.acc + r * shape_.width, shape_.width, hidden + r * shape_.width);
+}
+
+void MoeExecutor::route_rows(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x) {
+  int64_t experts = shape_.routing.experts, used = shape_.routing.used;
+  matmul(weights.router, x, nullptr, rows, buffers_.logits, experts, *threads_);
+  threads_->run_range(rows, 8, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; r++)
+      route(shape_.routing, buffers_.logits + r * experts, weights.bias, buffers_.scratch + r * experts * 2,
+            buffers_.ids + r * used, buffers_.weights + r * used);
+  });
+}
+
+// Groups the (row, expert) pairs by expert, ids ascending, rows ascending within one.
+void MoeExecutor::group_pairs(int32_t layer, int64_t rows, std::span<std::optional<Error>> row_errors) {
+  int64_t used = shape_.routing.used;
+  layer_ = layer;
+  groups_.clear();
+  counts_.assign(static_cast<size_t>(shape_.routing.experts) + 1, 0);
+  for (int64_t r = 0; r < rows; r++) {
+    if (row_errors[static_cast<size_t>(r)]) continue;
+    for (int64_t i = 0; i < used; i++) counts_[static_cast<size_t>(buffers_.ids[r * used + i]) + 1]++;
+  }
+  for (int32_t e = 0; e < shape_.routing.experts; e++) {
+    size_t at = static_cast<size_t>(e);
+    int64_t count = counts_[at + 1];
+    if (count > 0) groups_.push_back({e, counts_[at], count, nullptr, false});
+    counts_[at + 1] += counts_[at];
+  }
+  for (int64_t r = 0; r < rows; r++) {
+    if (row_errors[static_cast<size_t>(r)]) continue;
+    for (int64_t i = r * used; i < (r + 1) * used; i++) {
+      int64_t pair = counts_[static_cast<size_t>(buffers_.ids[i])]++;
+      buffers_.pair_rows[pair] = static_cast<uint32_t>(r);
+      buffers_.pair_weights[pair] = buffers_.weights[i];
+      buffers_.pair_of[i] = static_cast<uint32_t>(pair);
+    }
+  }
+}
+
+// acc = shared(x), the first term of the defined sum.
+void MoeExecutor::run_shared(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x) {
+  if (!weights.shared_gate) {
+    std::fill(buffers_.acc, buffers_.acc + rows * shape_.width, 0.0f);
+    return;
+  }
+  FfnJob job{weights.shared_gate, weights.shared_up, weights.shared_down, nullptr, rows, 0};
+  buffers_.shared.run({&job, 1}, x, buffers_.acc, *threads_);
+}
+
+void MoeExecutor::fail_rows(const Group& group, const Error& error, std::span<std::optional<Error>> row_errors) {
+  for (int64_t p = group.first; p < group.first + group.count; p++) {
+    std::optional<Error>& slot = row_errors[buffers_.pair_rows[p]];
+    if (!slot) slot = error;
+  }
+}
+
+// ---------------------------------------------------------------- few rows
+
+void MoeExecutor::run_step(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
+                           std::span<std::optional<Error>> row_errors) {
+  // Experts that are here already are pinned first: a miss must not evict what this layer is about to use.
+  for (Group& group : groups_)
+    if (residency_->is_resident(layer_, group.expert)) acquire(group, ExpertUse::kDecode);
+  bool first_wave = true;
+  while (true) {
+    int64_t held = 0, waiting = 0;
+    for (Group& group : groups_) {
+      if (!group.done && group.slot == nullptr && waiting == 0 && !acquire(group, ExpertUse::kDecode)) waiting++;
+      if (!group.done && group.slot != nullptr) held++;
+    }
+    residency_->start_reads(ExpertUse::kDecode);
+    if (first_wave) {
+      double begin = now_seconds();
+      run_shared(weights, rows, x);
+      times_.compute_seconds += now_seconds() - begin;
+      first_wave = false;
+    }
+    if (held == 0) {
+      LLMD_CHECK(waiting == 0);  // with nothing pinned there is always a slot
+      break;
+    }
+    while (held > 0) {
+      uint32_t seen = residency_->completions();
+      int64_t done = run_ready(x, row_errors);
+      held -= done;
+      if (done == 0 && held > 0) {
+        double begin = now_seconds();
+        residency_->wait(seen);
+        times_.wait_seconds += now_seconds() - begin;
+      }
+    }
+  }
+  combine(rows, row_errors);
+}
+
+bool MoeExecutor::acquire(Group& group, ExpertUse use) {
+  group.slot = residency_->acquire(layer_, group.expert, use);
+  return group.slot != nullptr;
+}
+
+// Computes every held group whose matrices are in, releases it, and returns how many were finished (or failed).
+int64_t MoeExecutor::run_ready(const ActivationBuffer& x, std::span<std::optional<Error>> row_errors) {
+  double begin = now_seconds();
+  jobs_.clear();
+  int64_t finished = 0;
+  for (Group& group : groups_) {
+    if (group.done || group.slot == nullptr || !residency_->ready(*group.slot)) continue;
+    finished++;
+    group.done = true;
+    Status status = residency_->settle(*group.slot);
+    if (!status.ok()) {
+      fail_rows(group, status.error(), row_errors);
+      continue;
+    }
+    jobs_.push_back({group.slot->gate, group.slot->up, group.slot->down, buffers_.pair_rows + group.first, group.count,
+                     group.first});
+  }
+  buffers_.experts.run(jobs_, x, buffers_.outputs, *threads_);
+  for (Group& group : groups_) {
+    if (!group.done || group.slot == nullptr) continue;
+    residency_->release(group.slot);
+    group.slot = nullptr;
+  }
+  times_.compute_seconds += now_seconds() - begin;
+  return finished;
+}
+
+void MoeExecutor::combine(int64_t rows, std::span<std::optional<Error>> row_errors) {
+  int64_t used = shape_.routing.used, width = shape_.width;
+  for (int64_t r = 0; r < rows; r++) {
+    if (row_errors[static_cast<size_t>(r)]) continue;
+    float* acc = buffers_.acc + r * width;
+    float* partial = buffers_.partial + r * width;
+    int64_t i = r * used;
+    for (int32_t range = 0; range < kRanges; range++) {
+      std::fill(partial, partial + width, 0.0f);
+      for (; i < (r + 1) * used && range_of(buffers_.ids[i]) == range; i++)
+        kernels().axpy(buffers_.weights[i], buffers_.outputs + buffers_.pair_of[i] * width, width, partial);
+      kernels().add(partial, width, acc);
+    }
+  }
+}
+
+int32_t MoeExecutor::range_of(int32_t expert) const {
+  return static_cast<int32_t>(int64_t{expert} * kRanges / shape_.routing.experts);
+}
+
+// ---------------------------------------------------------------- many rows
+
+void MoeExecutor::run_sweep(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
+                            std::span<std::optional<Error>> row_errors) {
+  const ExpertLayer& layer = residency_->catalog().layer(layer_);
+  int64_t ahead = sweep_ahead(layer.slot_bytes, residency_->slots(layer.size_class));
+  int64_t count = static_cast<int64_t>(groups_.size()), next = 0;
+  auto read_ahead = [&](int64_t current) {
+    while (next < count && next - current < ahead && acquire(groups_[static_cast<size_t>(next)], ExpertUse::kSweep))
+      next++;
+    residency_->start_reads(ExpertUse::kSweep);
+  };
+  read_ahead(0);
+  run_shared(weights, rows, x);
+  std::fill(buffers_.partial, buffers_.partial + rows * shape_.width, 0.0f);
+  int32_t range = 0;
+  for (int64_t g = 0; g < count; g++) {
+    read_ahead(g);
+    Group& group = groups_[static_cast<size_t>(g)];
+    LLMD_CHECK(group.slot != nullptr);
+    for (; range < range_of(group.expert); range++) flush_partials(rows);
+    double begin = now_seconds();
+    for (uint32_t seen = residency_->completions(); !residency_->ready(*group.slot);) seen = residency_->wait(seen);
+    double ready = now_seconds();
+    Status status = residency_->settle(*group.slot);
+    if (status.ok())
+      sweep_group(group, x);
+    else
+      fail_rows(group, status.error(), row_errors);
+    residency_->release(group.slot);
+    times_.wait_seconds += ready - begin;
+    times_.compute_seconds += now_seconds() - ready;
+  }
+  for (; range < kRanges; range++) flush_partials(rows);
+}
+
+void MoeExecutor::sweep_group(const Group& group, const ActivationBuffer& x) {
+  FfnJob job{group.slot->gate, group.slot->up, group.slot->down, buffers_.pair_rows + group.first, group.count, 0};
+  buffers_.experts.run({&job, 1}, x, buffers_.outputs, *threads_);
+  threads_->run_range(group.count, 8, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; i++)
+      kernels().axpy(buffers_.pair_weights[group.first + i], buffers_.outputs + i * shape_.width, shape_.width,
+                     buffers_.partial + int64_t{buffers_.pair_rows[group.first + i]} * shape_.width);
+  });
+}
+
+// acc += partial; partial = 0, for all rows.
+void MoeExecutor::flush_partials(int64_t rows) {
+  threads_->run_range(rows, 16, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; r++) {
+      float* partial = buffers_.partial + r * shape_.width;
+      kernels().add(partial, shape_.width, buffers_.acc + r * shape_.width);
+      std::fill(partial, partial + shape_.width, 0.0f);
+    }
+  });
+}
+
+}  // namespace llmd

@@ -1,0 +1,113 @@
+// MoeExecutor: one mixture-of-experts layer, computed while its missing experts are read.
+//
+// The defined sum. For every row, whatever is resident and in whatever order reads land:
+//     acc = shared(x);  for each of 8 equal ranges of expert ids: partial = 0;
+//                           for the row's ids in the range, ascending: partial += weight * expert(x);  acc += partial
+// Two ways to get there, same bits:
+//   step   (few rows)  outputs of all (row, expert) pairs are kept, hits computed while misses fly, each miss when its
+//                      matrices land, then summed in the defined order. More experts than slots: in waves, by id.
+//   sweep  (many rows) experts in id order, read a few ahead; the partial sums are kept, not the pairs.
+// A read error fails the rows that need that expert (row_errors) and no others. Thread: the one that leads the step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/activation_buffer.h"
+#include "model/ffn.h"
+#include "model/residency.h"
+
+namespace llmd {
+
+struct MoeLayerWeights {
+  Matrix router;                               // [experts, width] F32
+  const float* bias = nullptr;                 // [experts] or null
+  Matrix shared_gate, shared_up, shared_down;  // empty: no shared expert
+};
+
+/// Where a step's time went in its expert layers, summed since the start.
+struct MoeTimes {
+  double wait_seconds = 0;     // the leader had nothing to compute
+  double compute_seconds = 0;  // shared expert and experts
+};
+
+/// The executor's working memory, carved once for steps of up to rows_max rows.
+struct MoeBuffers {
+  float* logits = nullptr;        // [rows, experts]
+  float* scratch = nullptr;       // [rows, 2 * experts]
+  int32_t* ids = nullptr;         // [rows, used], ascending per row
+  float* weights = nullptr;       // [rows, used]
+  float* acc = nullptr;           // [rows, width]
+  float* partial = nullptr;       // [rows, width]
+  float* outputs = nullptr;       // [pairs, width]
+  uint32_t* pair_rows = nullptr;  // [rows * used] grouped by expert
+  float* pair_weights = nullptr;  // [rows * used] in the same order
+  uint32_t* pair_of = nullptr;    // [rows, used] index of a row's i-th pair in that order
+  Ffn shared, experts;
+};
+
+class MoeExecutor {
+ public:
+  /// Rows up to which outputs per (row, expert) are kept.
+  static constexpr int64_t kStepRows = 16;
+  /// Called after routing with (context, layer, ids of all rows, how many ids): for routing traces.
+  using TraceFn = void (*)(void* context, int32_t layer, const int32_t* ids, int64_t count);
+
+  MoeExecutor(const ModelShape& shape, Residency& residency, ThreadPool& threads);
+  static void carve(Carver& carver, const ModelShape& shape, int64_t rows_max, MoeBuffers& buffers);
+  void set_buffers(const MoeBuffers& buffers) { buffers_ = buffers; }
+
+  /// hidden[rows, width] += the layer's output for normed, quantized inputs x. Rows whose row_errors entry is set are
+  /// left out.
+  void run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x, float* hidden,
+           std::span<std::optional<Error>> row_errors);
+  const MoeTimes& times() const { return times_; }
+  void set_trace(TraceFn trace, void* context) {
+    trace_ = trace;
+    trace_context_ = context;
+  }
+
+ private:
+  /// One distinct expert of the layer and its pairs [first, first + count).
+  struct Group {
+    int32_t expert = 0;
+    int64_t first = 0, count = 0;
+    ExpertSlot* slot = nullptr;
+    bool done = false;
+  };
+
+  void route_rows(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x);
+  void group_pairs(int32_t layer, int64_t rows, std::span<std::optional<Error>> row_errors);
+  void run_shared(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x);
+  bool acquire(Group& group, ExpertUse use);
+
+  void run_step(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
+                std::span<std::optional<Error>> row_errors);
+  int64_t run_ready(const ActivationBuffer& x, std::span<std::optional<Error>> row_errors);
+  void combine(int64_t rows, std::span<std::optional<Error>> row_errors);
+
+  void run_sweep(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
+                 std::span<std::optional<Error>> row_errors);
+  void sweep_group(const Group& group, const ActivationBuffer& x);
+  void flush_partials(int64_t rows);
+  /// The range (of 8) that an expert id belongs to.
+  int32_t range_of(int32_t expert) const;
+  void fail_rows(const Group& group, const Error& error, std::span<std::optional<Error>> row_errors);
+
+  ModelShape shape_;
+  Residency* residency_;
+  ThreadPool* threads_;
+  MoeBuffers buffers_;
+  std::vector<Group> groups_;
+  std::vector<FfnJob> jobs_;
+  std::vector<int64_t> counts_;
+  int32_t layer_ = 0;
+  MoeTimes times_;
+  TraceFn trace_ = nullptr;
+  void* trace_context_ = nullptr;
+};
+
+}  // namespace llmd

@@ -1,0 +1,77 @@
+// Runtime: one model in memory, ready to step. It owns the arena, the reader, the pool, the KV pages and the step.
+//
+// open() reads metadata and makes the plan; load() takes the memory and reads the core weights. After load() the
+// leading thread owns step(), kv() and residency(). Nothing is global but the kernel table, so several can live in one
+// process. Errors are those of the parts (gguf, plan, reader, arena), with file and offset where there is one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/arena.h"
+#include "io/direct_file.h"
+#include "io/reader.h"
+#include "model/architecture.h"
+#include "model/core_weights.h"
+#include "model/expert_catalog.h"
+#include "model/moe_executor.h"
+#include "model/plan.h"
+#include "model/residency.h"
+#include "model/step.h"
+#include "model/thread_pool.h"
+
+namespace llmd {
+
+struct RuntimeOptions {
+  PlanRequest plan;
+  ReaderOptions::Path read_path = ReaderOptions::Path::kAuto;
+};
+
+class Runtime {
+ public:
+  /// Metadata, checks and plan only; `model` must outlive the runtime.
+  static Result<std::unique_ptr<Runtime>> open(const GgufModel& model, const RuntimeOptions& options);
+  ~Runtime();
+
+  using ProgressFn = std::function<void(const char* phase, uint64_t done, uint64_t total)>;
+  Status load(const ProgressFn& progress);
+
+  const ModelShape& shape() const { return architecture_->shape(); }
+  const MemoryPlan& plan() const { return plan_; }
+  const ExpertCatalog& catalog() const { return catalog_; }
+  /// Lines worth logging: assumptions about the file, alignment and read path, warnings with their cure.
+  const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  Step& step() { return *step_; }
+  KvPagePool& kv() { return *kv_; }
+  Reader& reader() { return *reader_; }
+  ThreadPool& threads() { return *threads_; }
+  const Residency* residency() const { return residency_.get(); }  // null: a model without experts
+  MoeExecutor* moe() { return moe_.get(); }
+
+ private:
+  Runtime() = default;
+  Status take_memory(const ProgressFn& progress);
+
+  const GgufModel* model_ = nullptr;
+  RuntimeOptions options_;
+  MemoryPlan plan_;
+  std::vector<std::string> notes_, warnings_;
+  std::unique_ptr<Architecture> architecture_;
+  CoreWeights core_;
+  ExpertCatalog catalog_;
+  // Destroyed in reverse: what uses the arena or has reads in flight goes first.
+  std::vector<DirectFile> files_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<ThreadPool> threads_;
+  std::unique_ptr<KvPagePool> kv_;
+  std::unique_ptr<Residency> residency_;
+  std::unique_ptr<MoeExecutor> moe_;
+  std::unique_ptr<Step> step_;
+};
+
+}  // namespace llmd

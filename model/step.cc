@@ -1,0 +1,114 @@
+#include "model/step.h"
+
+#include <algorithm>
+
+#include "io/check.h"
+
+namespace llmd {
+
+void Step::carve(Carver& carver, int32_t rows_max, int threads) {
+  const ModelShape& shape = architecture_->shape();
+  uint64_t values = static_cast<uint64_t>(rows_max) * static_cast<uint64_t>(shape.width);
+  rows_max_ = rows_max;
+  hidden_ = carver.take<float>(values);
+  normed_.carve(carver, rows_max, shape.width);
+  sublayer_ = carver.take<float>(values);
+  logits_ = carver.take<float>(static_cast<uint64_t>(std::min<int64_t>(rows_max, kLogitsRows)) *
+                               static_cast<uint64_t>(shape.vocab));
+  if (shape.dense_layers > 0) dense_.carve(carver, rows_max, shape.width, shape.ff_dense);
+  if (shape.routing.experts > 0) MoeExecutor::carve(carver, shape, rows_max, moe_buffers_);
+  architecture_->carve(carver, rows_max, threads);
+  if (moe_ != nullptr) moe_->set_buffers(moe_buffers_);
+}
+
+void Step::bind(const CoreWeights& weights) {
+  const ModelShape& shape = architecture_->shape();
+  embedding_ = weights.matrix("token_embd.weight");
+  output_ = weights.has("output.weight") ? weights.matrix("output.weight") : embedding_;  // tied
+  output_norm_ = weights.vector("output_norm.weight");
+  layers_.clear();
+  for (int32_t i = 0; i < shape.layers; i++) {
+    std::string p = "blk." + std::to_string(i) + ".";
+    Layer layer;
+    layer.attention_norm = weights.vector(p + "attn_norm.weight");
+    layer.ffn_norm = weights.vector(p + "ffn_norm.weight");
+    if (shape.is_moe(i)) {
+      layer.moe.router = weights.matrix(p + "ffn_gate_inp.weight");
+      layer.moe.bias = weights.vector(p + "exp_probs_b.bias");
+      layer.moe.shared_gate = weights.matrix(p + "ffn_gate_shexp.weight");
+      layer.moe.shared_up = weights.matrix(p + "ffn_up_shexp.weight");
+      layer.moe.shared_down = weights.matrix(p + "ffn_down_shexp.weight");
+    } else {
+      layer.gate = weights.matrix(p + "ffn_gate.weight");
+      layer.up = weights.matrix(p + "ffn_up.weight");
+      layer.down = weights.matrix(p + "ffn_down.weight");
+    }
+    layers_.push_back(layer);
+  }
+}
+
+void Step::run(std::span<const Row> rows, LogitsSink& sink, std::span<std::optional<Error>> row_errors) {
+  LLMD_CHECK(static_cast<int64_t>(rows.size()) <= rows_max_ && row_errors.size() == rows.size());
+  embed(rows);
+  architecture_->begin_step(rows);
+  for (int32_t i = 0; i < architecture_->shape().layers; i++) layer(i, rows, row_errors);
+  output(rows, sink, row_errors);
+}
+
+void Step::embed(std::span<const Row> rows) {
+  int64_t width = architecture_->shape().width;
+  DequantizeFn dequantize = kernels().dequantize[static_cast<uint32_t>(embedding_.type)];
+  for (size_t r = 0; r < rows.size(); r++) {
+    LLMD_CHECK(rows[r].token >= 0 && rows[r].token < architecture_->shape().vocab);
+    dequantize(embedding_.data + static_cast<uint64_t>(rows[r].token) * embedding_.row_bytes, width,
+               hidden_ + static_cast<int64_t>(r) * width);
+  }
+}
+
+// normed = rms_norm(hidden), in both forms.
+void Step::norm(const float* weight, int64_t rows) {
+  const ModelShape& shape = architecture_->shape();
+  threads_->run_range(rows, 8, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; r++) {
+      kernels().rms_norm(hidden_ + r * shape.width, weight, shape.rms_epsilon, shape.width, normed_.row(r));
+      normed_.quantize(r);
+    }
+  });
+}
+
+void Step::layer(int32_t index, std::span<const Row> rows, std::span<std::optional<Error>> row_errors) {
+  const Layer& l = layers_[static_cast<size_t>(index)];
+  const ModelShape& shape = architecture_->shape();
+  int64_t count = static_cast<int64_t>(rows.size());
+  norm(l.attention_norm, count);
+  architecture_->attention(index, rows, normed_, sublayer_, *threads_);
+  kernels().add(sublayer_, count * shape.width, hidden_);
+  norm(l.ffn_norm, count);
+  if (shape.is_moe(index)) {
+    moe_->run(index, l.moe, count, normed_, hidden_, row_errors);
+    return;
+  }
+  FfnJob job{l.gate, l.up, l.down, nullptr, count, 0};
+  dense_.run({&job, 1}, normed_, sublayer_, *threads_);
+  kernels().add(sublayer_, count * shape.width, hidden_);
+}
+
+void Step::output(std::span<const Row> rows, LogitsSink& sink, std::span<std::optional<Error>> row_errors) {
+  int64_t vocab = architecture_->shape().vocab;
+  norm(output_norm_, static_cast<int64_t>(rows.size()));
+  uint32_t wanted[kLogitsRows];
+  int64_t held = 0;
+  auto flush = [&] {
+    matmul(output_, normed_, wanted, held, logits_, vocab, *threads_);
+    for (int64_t i = 0; i < held; i++) sink.on_logits(wanted[i], {logits_ + i * vocab, static_cast<size_t>(vocab)});
+    held = 0;
+  };
+  for (size_t r = 0; r < rows.size(); r++) {
+    if (!rows[r].wants_logits || row_errors[r]) continue;
+    wanted[held++] = static_cast<uint32_t>(r);
+    if (held == std::min<int64_t>(kLogitsRows, rows_max_)) flush();
+  }
+  if (held > 0) flush();
+}
+
+}  // namespace llmd

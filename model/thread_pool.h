@@ -1,0 +1,64 @@
+// ThreadPool: the compute threads. One thread leads (the one that calls run); the others spin briefly, then sleep.
+//
+// run(tasks, f) calls f(task, thread) once for every task in [0, tasks), on any thread in [0, threads()), and returns
+// when all are done. Tasks are claimed one by one, so uneven ones do not idle a core; results must not depend on which
+// thread ran a task. Only one thread may lead at a time; f must not call run. Nothing is allocated by run.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace llmd {
+
+class ThreadPool {
+ public:
+  /// `threads` in total, the leader included; at least 1.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  template <typename F>
+  void run(int64_t tasks, F&& f) {
+    using Function = std::remove_reference_t<F>;
+    run_job(
+        tasks, [](void* context, int64_t task, int thread) { (*static_cast<Function*>(context))(task, thread); },
+        const_cast<void*>(static_cast<const void*>(&f)));
+  }
+
+  /// run() over [0, items) in pieces of `grain`: f(begin, end, thread).
+  template <typename F>
+  void run_range(int64_t items, int64_t grain, F&& f) {
+    run((items + grain - 1) / grain, [&](int64_t task, int thread) {
+      int64_t begin = task * grain;
+      f(begin, begin + grain < items ? begin + grain : items, thread);
+    });
+  }
+
+ private:
+  using JobFn = void (*)(void* context, int64_t task, int thread);
+  void run_job(int64_t tasks, JobFn function, void* context);
+  void work(int thread);
+  void claim(int thread);
+
+  // Written by the leader before it bumps epoch_ (release), read by workers after they saw it (acquire).
+  JobFn function_ = nullptr;
+  void* context_ = nullptr;
+  int64_t tasks_ = 0;
+  alignas(64) std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<uint32_t> busy_{0};
+  std::atomic<bool> stop_{false};
+  int spins_ = 0;
+  std::vector<std::thread> workers_;
+};
+
+/// The number of physical cores this process may use (affinity and cgroup quota respected); at least 1.
+int default_thread_count();
+
+}  // namespace llmd
