@@ -18,9 +18,12 @@ using Ids = std::vector<int32_t>;
 struct ChatFile : VocabularyFile {
   int32_t bos = add("<bos>", kControl), eos = add("<eos>", kControl), user = add("<|user|>", kControl);
   int32_t think = add("<think>", kUserDefined), unknown = add("<unk>", kUnknown);
-  int32_t u = add("<|u", kUserDefined), umlaut = add("ö", kUserDefined);
+  int32_t u = add("<|u", kUserDefined), umlaut = 0xF6;
   int32_t pad = add("[PAD1]", kUnused);
-  ChatFile() { ids = {{"bos_token_id", static_cast<uint32_t>(bos)}, {"eos_token_id", static_cast<uint32_t>(eos)}}; }
+  ChatFile() {
+    types[0xF6] = kUserDefined;  // the symbol of the byte F6 is the letter ö: DeepSeek-LLM's vocabulary has it so
+    ids = {{"bos_token_id", static_cast<uint32_t>(bos)}, {"eos_token_id", static_cast<uint32_t>(eos)}};
+  }
 };
 
 TEST(SpecialTokens, ControlTokensMatchOnlyInTrustedText) {
