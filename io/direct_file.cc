@@ -62,6 +62,14 @@ int prove_direct_read(int fd, uint64_t file_bytes, uint32_t block) {
 }  // namespace
 
 Result<DirectFile> DirectFile::open(const std::string& path) {
+  return open_with(path, O_DIRECT);
+}
+
+Result<DirectFile> DirectFile::open_buffered(const std::string& path) {
+  return open_with(path, 0);
+}
+
+Result<DirectFile> DirectFile::open_with(const std::string& path, int direct_flag) {
   struct stat status {};
   // Asked before opening: opening a pipe would wait for its other end.
   if (stat(path.c_str(), &status) != 0) return open_error(path, errno);
@@ -70,48 +78,52 @@ Result<DirectFile> DirectFile::open(const std::string& path) {
   }
   DirectFile file;
   file.path_ = path;
-  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
-  file.direct_ = file.fd_ >= 0;
-  if (!file.direct_) {
-    int error_number = errno;
-    if (error_number != EINVAL && error_number != EOPNOTSUPP) return open_error(path, error_number);
-    file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file.fd_ < 0) return open_error(path, errno);
-    file.mode_reason_ = "the file system refuses O_DIRECT";
-  }
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | direct_flag);
+  bool refused = file.fd_ < 0 && direct_flag != 0 && (errno == EINVAL || errno == EOPNOTSUPP);
+  if (refused) file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file.fd_ < 0) return open_error(path, errno);
   if (fstat(file.fd_, &status) != 0) return open_error(path, errno);
   file.identity_ = identity_of(status);
+  if (refused) {
+    LLMD_RETURN_IF_ERROR(file.use_buffered_reads("the file system refuses O_DIRECT"));
+  } else if (direct_flag == 0) {
+    LLMD_RETURN_IF_ERROR(file.use_buffered_reads("asked for"));
+  } else {
+    LLMD_RETURN_IF_ERROR(file.use_direct_reads());
+  }
+  return file;
+}
 
-  uint32_t block = file.direct_ ? advertised_block_bytes(file.fd_) : 0;
-  bool usable = block != 0 && std::has_single_bit(block) && block <= kBlockBytesMax;
-  if (file.direct_ && !usable) {
-    file.mode_reason_ = block == 0
-                            ? "the kernel offers no direct reads for this file"
-                            : "the kernel asks for direct reads in blocks of " + std::to_string(block) + " bytes";
+/// The file is open with O_DIRECT: finds the block that works, or goes over to buffered reads.
+Status DirectFile::use_direct_reads() {
+  uint32_t block = advertised_block_bytes(fd_);
+  if (block == 0) return use_buffered_reads("the kernel offers no direct reads for this file");
+  if (!std::has_single_bit(block) || block > kBlockBytesMax) {
+    return use_buffered_reads("the kernel asks for direct reads in blocks of " + std::to_string(block) + " bytes");
   }
-  int error_number = usable ? prove_direct_read(file.fd_, file.identity_.bytes, block) : EINVAL;
-  if (usable && error_number == EINVAL && block < kPageBytes) {
+  int error_number = prove_direct_read(fd_, identity_.bytes, block);
+  if (error_number == EINVAL && block < kPageBytes) {
     block = kPageBytes;
-    error_number = prove_direct_read(file.fd_, file.identity_.bytes, block);
+    error_number = prove_direct_read(fd_, identity_.bytes, block);
   }
-  if (usable && error_number != 0 && error_number != EINVAL) {
-    return operating_error("file_open", std::string("the first read failed: ") + std::strerror(error_number), path,
+  if (error_number == EINVAL) return use_buffered_reads("the file system accepts O_DIRECT but refuses direct reads");
+  if (error_number != 0) {
+    return operating_error("file_open", std::string("the first read failed: ") + std::strerror(error_number), path_,
                            uint64_t{0});
   }
-  if (usable && error_number == 0) {
-    file.block_bytes_ = block;
-    file.mode_reason_ = "O_DIRECT, " + std::to_string(block) + "-byte blocks";
-    return file;
-  }
+  direct_ = true;
+  block_bytes_ = block;
+  mode_reason_ = "O_DIRECT, " + std::to_string(block) + "-byte blocks";
+  return {};
+}
 
-  if (usable) file.mode_reason_ = "the file system accepts O_DIRECT but fails direct reads";
-  file.mode_reason_ =
-      "buffered reads: " + file.mode_reason_ + "; reads go through the page cache and are dropped after";
-  if (file.direct_ && fcntl(file.fd_, F_SETFL, 0) != 0) return open_error(path, errno);
-  file.direct_ = false;
-  file.block_bytes_ = kPageBytes;
-  posix_fadvise(file.fd_, 0, 0, POSIX_FADV_RANDOM);  // no read-ahead: what it fetched would stay in the page cache
-  return file;
+Status DirectFile::use_buffered_reads(const std::string& why) {
+  if (fcntl(fd_, F_SETFL, 0) != 0) return open_error(path_, errno);
+  direct_ = false;
+  block_bytes_ = kPageBytes;
+  posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);  // no read-ahead: what it fetched would stay in the page cache
+  mode_reason_ = "buffered (" + why + "), each read is dropped from the page cache after it";
+  return {};
 }
 
 DirectFile::DirectFile(DirectFile&& other) noexcept {

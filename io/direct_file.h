@@ -23,6 +23,8 @@ class DirectFile {
  public:
   /// Errors: operating "file_open" with the path and the system's reason.
   static Result<DirectFile> open(const std::string& path);
+  /// The same without trying direct reads, for a file system where they misbehave.
+  static Result<DirectFile> open_buffered(const std::string& path);
   DirectFile(DirectFile&& other) noexcept;
   DirectFile& operator=(DirectFile&& other) noexcept;
   DirectFile(const DirectFile&) = delete;
@@ -42,6 +44,10 @@ class DirectFile {
 
  private:
   DirectFile() = default;
+  static Result<DirectFile> open_with(const std::string& path, int direct_flag);
+  Status use_direct_reads();
+  Status use_buffered_reads(const std::string& why);
+
   int fd_ = -1;
   std::string path_, mode_reason_;
   bool direct_ = false;

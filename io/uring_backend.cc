@@ -128,9 +128,11 @@ void UringBackend::start(const BackendRead& read) {
 }
 
 size_t UringBackend::wait(std::span<BackendResult> results, int64_t timeout_ns) {
+  bool was_armed = wake_armed_;
   size_t count = reap(results);
-  if (count > 0) timeout_ns = 0;
-  if (!wake_armed_) arm_wake();
+  // A wake-up that came since the last call must not be slept over.
+  if (count > 0 || was_armed != wake_armed_) timeout_ns = 0;
+  if (!wake_armed_ && !closing_) arm_wake();
   int entered = 0;
   if (timeout_ns < 0) {
     entered = io_uring_submit_and_wait(&ring_, 1);
@@ -179,6 +181,7 @@ void UringBackend::wake() {
 
 void UringBackend::close() {
   // The kernel owns event_value_ until the armed read has come back.
+  closing_ = true;
   wake();
   while (wake_armed_) wait({}, -1);
 }

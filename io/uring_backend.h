@@ -46,7 +46,7 @@ class UringBackend final : public Backend {
   bool ring_made_ = false;
   int event_fd_ = -1;
   uint64_t event_value_ = 0;  // the kernel writes here while the eventfd read is armed
-  bool wake_armed_ = false;
+  bool wake_armed_ = false, closing_ = false;
 };
 
 /// Why the kernel denies io_uring, in one line with the cure. `error_number` is the errno of the call that failed,
