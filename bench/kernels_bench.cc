@@ -3,10 +3,12 @@
 //
 // One thread. The matrices of the decode runs are larger than the last-level cache. LLMD_CPU chooses the level.
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 
+#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,15 +20,19 @@ namespace {
 constexpr int64_t kInputs = 2048;
 constexpr uint64_t kDecodeBytes = 256ull << 20;
 
-std::vector<uint8_t>& random_bytes() {
-  static std::vector<uint8_t> bytes = [] {
-    std::vector<uint8_t> out(kDecodeBytes + 4096);
+/// Weights of any type, in huge pages as the arena's are.
+std::span<uint8_t> random_bytes() {
+  static const std::span<uint8_t> bytes = [] {
+    constexpr size_t kHugePage = 2 << 20;
+    size_t size = kDecodeBytes + kHugePage;
+    auto* memory = static_cast<uint8_t*>(std::aligned_alloc(kHugePage, size));
+    madvise(memory, size, MADV_HUGEPAGE);
     std::mt19937_64 random(1);
-    for (size_t i = 0; i + 8 <= out.size(); i += 8) {
+    for (size_t i = 0; i + 8 <= size; i += 8) {
       uint64_t word = random() & 0xbfbfbfbfbfbfbfbf;  // exponents stay small: no infinities, whatever a byte means
-      std::memcpy(out.data() + i, &word, 8);
+      std::memcpy(memory + i, &word, 8);
     }
-    return out;
+    return std::span(memory, size);
   }();
   return bytes;
 }
@@ -90,7 +96,7 @@ void matmul_cases(benchmark::internal::Benchmark* bench) {
 BENCHMARK(bm_matmul)->Apply(matmul_cases)->Unit(benchmark::kMillisecond);
 
 void bm_memory_sum(benchmark::State& state) {
-  const std::vector<uint8_t>& bytes = random_bytes();
+  std::span<const uint8_t> bytes = random_bytes();
   for (auto _ : state) {
     uint64_t sum[8] = {};
     for (size_t i = 0; i + 64 <= kDecodeBytes; i += 64) {
@@ -140,9 +146,10 @@ void bm_quantize(benchmark::State& state) {
 BENCHMARK(bm_quantize);
 
 void bm_silu_mul(benchmark::State& state) {
-  Rows rows = random_rows(2);
+  Rows rows = random_rows(3);
+  float* x = rows.f32.data();
   for (auto _ : state) {
-    kernels().silu_mul(rows.f32.data(), rows.f32.data() + kInputs, kInputs, rows.scales.data());
+    kernels().silu_mul(x, x + kInputs, kInputs, x + 2 * kInputs);
     benchmark::ClobberMemory();
   }
   count_values(state, kInputs);
