@@ -1,0 +1,150 @@
+#include "api/chat_exchange.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "api/api_error.h"
+
+namespace llmd {
+
+ChatExchange::ChatExchange(Engine& engine, PreparedChat chat, const HttpOptions& options, std::function<void()> wake)
+    : engine_(engine),
+      chat_(std::move(chat)),
+      options_(options),
+      mailbox_(std::make_shared<Mailbox>(options.send_bytes_max, std::move(wake))) {
+  summary_.usage.prompt_tokens = static_cast<int32_t>(chat_.generation.prompt_tokens.size());
+}
+
+ChatExchange::~ChatExchange() {
+  mailbox_->detach();
+  cancel_generation();
+}
+
+void ChatExchange::start(Clock::time_point now) {
+  started_ = last_output_ = now;
+  Result<uint64_t> generation = engine_.submit(std::move(chat_.generation), mailbox_);
+  if (!generation.ok()) return fail(generation.error());
+  generation_ = generation.value();
+  if (!chat_.stream) return;
+  HttpReply head;
+  head.content_type = "text/event-stream";
+  head.headers.emplace_back("Cache-Control", "no-cache");
+  head.headers.emplace_back("X-Accel-Buffering", "no");
+  head_ = std::move(head);
+  head_made_ = true;
+  out_ = chat_.reply.role_event();
+}
+
+void ChatExchange::poll(Clock::time_point now) {
+  if (finished_) return;
+  Mailbox::Events events = mailbox_->take();
+  if (events.overflow || out_.size() > options_.send_bytes_max) {
+    cancelled_ = true;
+    return peer_gone();
+  }
+  if (chat_.stream) {
+    add_stream_events(events, now);
+  } else {
+    text_ += events.text;
+  }
+  if (events.error) {
+    generation_.reset();
+    return fail(*events.error);
+  }
+  if (events.finish) {
+    generation_.reset();
+    return finish(*events.finish);
+  }
+  if (now < next_deadline() || !out_.empty()) return;
+  if (chat_.stream) {
+    out_ += kSsePing;
+  } else {
+    if (!std::exchange(head_made_, true)) head_ = HttpReply{};
+    out_ += "\n";
+  }
+}
+
+void ChatExchange::add_stream_events(Mailbox::Events& events, Clock::time_point now) {
+  // Progress is news only while nothing else waits to be sent.
+  if (events.progress && chat_.return_progress && out_.empty()) {
+    const double seconds = std::chrono::duration<double>(now - started_).count();
+    out_ += chat_.reply.progress_event(events.progress->first, events.progress->second, seconds);
+  }
+  if (!events.text.empty()) out_ += chat_.reply.content_event(events.text);
+}
+
+void ChatExchange::finish(const Mailbox::Finish& finish) {
+  finished_ = true;
+  summary_.usage = finish.usage;
+  summary_.end = finish.reason == FinishReason::kStop ? "stop" : "length";
+  if (chat_.stream) {
+    out_ += chat_.reply.finish_event(finish.reason);
+    if (chat_.include_usage) out_ += chat_.reply.usage_event(finish.usage);
+    out_ += kSseDone;
+    return;
+  }
+  HttpReply reply;
+  reply.body = chat_.reply.whole(text_, finish.reason, finish.usage);
+  if (head_made_) {
+    out_ += reply.body;
+  } else {
+    whole_ = std::move(reply);
+  }
+}
+
+void ChatExchange::fail(const Error& error) {
+  finished_ = true;
+  summary_.status = status_of(error);
+  summary_.end = "error";
+  if (error.kind == ErrorKind::kOperating) spdlog::warn("{}: {}", id(), error.to_string());
+  if (!head_made_) {
+    whole_ = error_reply(error);
+    return;
+  }
+  // The status line is out: the error takes the place of what would have come, and no [DONE] follows it.
+  close_after_ = true;
+  out_ += chat_.stream ? sse_event(error_json(error)) : error_json(error) + "\n";
+}
+
+ChatExchange::Output ChatExchange::take(Clock::time_point now) {
+  Output output{std::exchange(whole_, {}), std::exchange(head_, {}), std::exchange(out_, {})};
+  if (output.head || !output.body.empty()) last_output_ = now;
+  return output;
+}
+
+ChatExchange::Clock::time_point ChatExchange::next_deadline() const {
+  if (chat_.stream) return last_output_ + options_.ping_interval;
+  if (!options_.json_keepalive) return Clock::time_point::max();
+  return head_made_ ? last_output_ + options_.json_keepalive_interval : started_ + options_.json_keepalive_after;
+}
+
+void ChatExchange::peer_half_closed() {
+  if (finished_) return;
+  // Only a write can tell a vanished peer from one that has merely nothing more to say.
+  if (chat_.stream) {
+    out_ += kSsePing;
+  } else if (!options_.half_close_answer) {
+    peer_gone();
+  }
+}
+
+void ChatExchange::peer_gone() {
+  if (broken_) return;
+  broken_ = true;
+  if (generation_) cancelled_ = true;
+  finished_ = true;
+  cancel_generation();
+}
+
+void ChatExchange::abort(const Error& error) {
+  if (finished_) return;
+  cancel_generation();
+  fail(error);
+}
+
+void ChatExchange::cancel_generation() {
+  if (generation_) engine_.cancel(*std::exchange(generation_, {}));
+}
+
+}  // namespace llmd

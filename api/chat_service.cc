@@ -1,0 +1,96 @@
+#include "api/chat_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <ctime>
+#include <random>
+
+#include "api/api_error.h"
+#include "api/json_input.h"
+
+namespace llmd {
+
+std::string random_id(const char* prefix) {
+  static constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyz";
+  thread_local std::mt19937_64 random = [] {
+    std::random_device device;
+    std::seed_seq seed{device(), device(), device(), device()};
+    return std::mt19937_64(seed);
+  }();
+  std::uniform_int_distribution<size_t> pick(0, kLetters.size() - 1);
+  std::string id = prefix;
+  for (int i = 0; i < 24; ++i) id.push_back(kLetters[pick(random)]);
+  return id;
+}
+
+Status ChatService::check_model(const std::string& name) const {
+  if (name.empty() || options_.ignore_model_name || name == engine_.info().model_id) return {};
+  const auto& aliases = options_.model_aliases;
+  if (std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return {};
+  return client_error(
+      "model_not_found",
+      "There is no model \"" + name + "\" here; this server serves \"" + engine_.info().model_id + "\".", "model");
+}
+
+Status ChatService::load_prompt() {
+  if (prompt_) return {};
+  const Tokenizer& tokenizer = engine_.tokenizer();
+  Result<ChatPrompt> prompt =
+      ChatPrompt::load(engine_.info().chat_template, tokenizer.bos_text(), tokenizer.eos_text());
+  if (!prompt.ok()) {
+    spdlog::error("the model's chat template cannot be used: {}", prompt.error().to_string());
+    return std::move(prompt).error();
+  }
+  prompt_ = std::move(prompt).value();
+  return {};
+}
+
+Result<PreparedChat> ChatService::build(const std::string& body, std::optional<HttpReply>& special) {
+  LLMD_ASSIGN_OR_RETURN(const nlohmann::ordered_json json, parse_json(body));
+  LLMD_ASSIGN_OR_RETURN(ChatRequest request, parse_chat_request(json, options_.strict_params));
+  LLMD_RETURN_IF_ERROR(check_model(request.model));
+  LLMD_RETURN_IF_ERROR(load_prompt());
+  const time_t seconds = time(nullptr);
+  std::tm now{};
+  localtime_r(&seconds, &now);
+  LLMD_ASSIGN_OR_RETURN(const std::vector<TextRun> runs, prompt_->render(request, now));
+
+  GenerationRequest generation;
+  generation.prompt_tokens = engine_.tokenizer().encode(runs, true);
+  const auto prompt_tokens = static_cast<int64_t>(generation.prompt_tokens.size());
+  const int64_t context_tokens = engine_.info().context_tokens;
+  if (prompt_tokens == 0) return client_error("invalid_value", "The prompt has no tokens.", "messages");
+  if (prompt_tokens >= context_tokens) {
+    special = context_length_reply(prompt_tokens, context_tokens);
+    return client_error("context_length_exceeded", "", "messages");
+  }
+  const auto room = static_cast<int32_t>(context_tokens - prompt_tokens);
+  generation.tokens_max = std::min(request.tokens_max.value_or(room), room);
+  generation.sampling = request.sampling;
+  if (!request.has_seed) generation.sampling.seed = std::random_device{}() * 0x9e3779b97f4a7c15ull;
+  generation.stops = std::move(request.stops);
+  for (std::string& stop : prompt_->stops()) generation.stops.push_back(std::move(stop));
+  generation.cache_prompt = request.cache_prompt;
+  return PreparedChat{std::move(generation), ChatReply(random_id("chatcmpl-"), seconds, engine_.info().model_id),
+                      request.stream, request.include_usage, request.return_progress};
+}
+
+PrepareOutcome ChatService::prepare(const std::string& body) {
+  PrepareOutcome outcome;
+  try {
+    std::optional<HttpReply> special;
+    Result<PreparedChat> chat = build(body, special);
+    if (chat.ok()) {
+      outcome.chat = std::move(chat).value();
+    } else {
+      outcome.error = special ? std::move(*special) : error_reply(chat.error());
+    }
+  } catch (const std::exception& exception) {
+    spdlog::error("a request could not be prepared: {}", exception.what());
+    outcome.error = error_reply(operating_error("internal_error", exception.what()));
+  }
+  return outcome;
+}
+
+}  // namespace llmd

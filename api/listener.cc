@@ -1,0 +1,288 @@
+#include "api/listener.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <charconv>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+
+#include "api/http_session.h"
+
+namespace llmd {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using Protocol = asio::generic::stream_protocol;
+using Acceptor = asio::basic_socket_acceptor<Protocol>;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr int kBacklog = 512;
+constexpr auto kRetryInterval = std::chrono::milliseconds(100);
+
+Error listen_error(const std::string& listen, const std::string& why) {
+  return operating_error("listen_failed", "cannot listen on " + listen + ": " + why);
+}
+
+struct HostPort {
+  std::string host;
+  uint16_t port = 0;
+};
+
+Result<HostPort> split_address(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  if (colon == std::string::npos) return listen_error(listen, "it must be HOST:PORT, [IPV6]:PORT or unix:PATH");
+  HostPort out;
+  out.host = listen.substr(0, colon);
+  const char* end = listen.data() + listen.size();
+  const auto [stop, problem] = std::from_chars(listen.data() + colon + 1, end, out.port);
+  if (problem != std::errc() || stop != end) return listen_error(listen, "the port must be a number from 0 to 65535");
+  if (out.host.starts_with('[') && out.host.ends_with(']')) out.host = out.host.substr(1, out.host.size() - 2);
+  if (out.host.empty()) return listen_error(listen, "the host is missing; 0.0.0.0 means every IPv4 address");
+  return out;
+}
+
+void tune(HttpSession::Socket& socket) {
+  // Neither exists on unix sockets, and neither matters if it fails.
+  const int on = 1, idle_seconds = 60, interval_seconds = 15, probes = 4;
+  const int fd = socket.native_handle();
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof interval_seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  Impl(HttpOptions options, Engine& engine)
+      : options_(std::move(options)),
+        service_(engine, options_),
+        context_{io_, prepare_, engine, service_, options_, stats_},
+        room_timer_(io_),
+        stop_timer_(io_) {}
+  ~Impl() { stop(); }
+
+  Status listen();
+  void run();
+  void begin_drain();
+  void stop();
+  uint16_t port() const { return port_; }
+  const HttpStats& stats() const { return stats_; }
+
+ private:
+  Status listen_tcp(const std::string& host, uint16_t port);
+  Status listen_unix(const std::string& path);
+  Result<Acceptor> open(const Protocol::endpoint& endpoint, const Protocol& protocol);
+  asio::awaitable<void> accept_loop(Acceptor& acceptor);
+  void on_end(HttpSession* session);
+  void close_longest_idle();
+  void stop_on_thread();
+
+  const HttpOptions options_;
+  HttpStats stats_;
+  asio::io_context io_{1};
+  asio::thread_pool prepare_{1};
+  ChatService service_;
+  HttpContext context_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+  std::unordered_set<HttpSession*> sessions_;  // http thread; each lives at least until its on_end
+  asio::steady_timer room_timer_, stop_timer_;
+  uint16_t port_ = 0;
+  std::string unix_path_;
+  std::mutex stop_mutex_;
+  std::thread thread_;
+};
+
+Result<Acceptor> HttpServer::Impl::open(const Protocol::endpoint& endpoint, const Protocol& protocol) {
+  Acceptor acceptor(io_);
+  error_code error;
+  acceptor.open(protocol, error);
+  if (!error && protocol.family() != AF_UNIX) acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error && protocol.family() == AF_INET6) acceptor.set_option(asio::ip::v6_only(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(kBacklog, error);
+  if (error) return listen_error(options_.listen, error.message());
+  return acceptor;
+}
+
+Status HttpServer::Impl::listen_tcp(const std::string& host, uint16_t port) {
+  using asio::ip::tcp;
+  std::vector<asio::ip::address> addresses;
+  error_code error;
+  if (host == "localhost") {
+    // Some clients try ::1 first, some only 127.0.0.1.
+    addresses = {asio::ip::make_address("127.0.0.1"), asio::ip::make_address("::1")};
+  } else {
+    addresses = {asio::ip::make_address(host, error)};
+    if (error) return listen_error(options_.listen, "the host must be an IP address or localhost");
+  }
+  for (const asio::ip::address& address : addresses) {
+    const tcp::endpoint endpoint(address, port_ != 0 ? port_ : port);
+    Result<Acceptor> acceptor = open(endpoint, endpoint.protocol());
+    if (!acceptor.ok() && !acceptors_.empty()) break;  // a machine without IPv6
+    if (!acceptor.ok()) return std::move(acceptor).error();
+    acceptors_.push_back(std::make_unique<Acceptor>(std::move(acceptor).value()));
+    if (port_ != 0) continue;
+    sockaddr_in6 bound{};  // the port sits at the same place in sockaddr_in
+    socklen_t size = sizeof bound;
+    if (getsockname(acceptors_.back()->native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
+      port_ = ntohs(bound.sin6_port);
+    }
+  }
+  return {};
+}
+
+Status HttpServer::Impl::listen_unix(const std::string& path) {
+  using Local = asio::local::stream_protocol;
+  if (path.empty() || path.size() > 100) return listen_error(options_.listen, "the path must have 1 to 100 bytes");
+  // A socket file that nobody listens on is left from a process that was killed.
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
+    Local::socket probe(io_);
+    error_code error;
+    probe.connect(Local::endpoint(path), error);
+    if (error == asio::error::connection_refused) unlink(path.c_str());
+  }
+  Result<Acceptor> acceptor = open(Local::endpoint(path), Local());
+  if (!acceptor.ok()) return std::move(acceptor).error();
+  acceptors_.push_back(std::make_unique<Acceptor>(std::move(acceptor).value()));
+  unix_path_ = path;
+  if (chmod(path.c_str(), options_.unix_mode) != 0) return listen_error(options_.listen, "its mode cannot be set");
+  return {};
+}
+
+Status HttpServer::Impl::listen() {
+  constexpr std::string_view kUnix = "unix:";
+  if (options_.listen.starts_with(kUnix)) return listen_unix(options_.listen.substr(kUnix.size()));
+  LLMD_ASSIGN_OR_RETURN(const HostPort address, split_address(options_.listen));
+  return listen_tcp(address.host, address.port);
+}
+
+void HttpServer::Impl::run() {
+  for (const auto& acceptor : acceptors_) asio::co_spawn(io_, accept_loop(*acceptor), asio::detached);
+  // Signals are for the daemon's main thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "http");
+    io_.run();
+  });
+  asio::post(prepare_, [] { pthread_setname_np(pthread_self(), "http-prepare"); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+asio::awaitable<void> HttpServer::Impl::accept_loop(Acceptor& acceptor) {
+  while (!context_.stopping) {
+    while (sessions_.size() >= options_.connections_max) {
+      close_longest_idle();
+      room_timer_.expires_after(kRetryInterval);
+      co_await room_timer_.async_wait(kTuple);
+      if (context_.stopping) co_return;
+    }
+    auto [error, socket] = co_await acceptor.async_accept(kTuple);
+    if (error == asio::error::operation_aborted) co_return;
+    if (error) {
+      // Out of descriptors or memory, most likely: it passes when a connection ends.
+      if (error != asio::error::connection_aborted) spdlog::warn("a connection was not accepted: {}", error.message());
+      asio::steady_timer pause(io_, kRetryInterval);
+      co_await pause.async_wait(kTuple);
+      continue;
+    }
+    tune(socket);
+    const auto session =
+        std::make_shared<HttpSession>(context_, std::move(socket), [this](HttpSession* ended) { on_end(ended); });
+    sessions_.insert(session.get());
+    ++stats_.connections_total;
+    ++stats_.connections_open;
+    session->start();
+  }
+}
+
+void HttpServer::Impl::on_end(HttpSession* session) {
+  sessions_.erase(session);
+  --stats_.connections_open;
+  room_timer_.cancel();
+  if (context_.stopping && sessions_.empty()) io_.stop();
+}
+
+void HttpServer::Impl::close_longest_idle() {
+  HttpSession* longest = nullptr;
+  for (HttpSession* session : sessions_) {
+    if (session->idle() && (longest == nullptr || session->idle_since() < longest->idle_since())) longest = session;
+  }
+  if (longest != nullptr) longest->close();
+}
+
+void HttpServer::Impl::begin_drain() {
+  asio::post(io_, [this] {
+    context_.draining = true;
+    for (HttpSession* session : sessions_) {
+      if (session->idle()) session->close();
+    }
+  });
+}
+
+void HttpServer::Impl::stop_on_thread() {
+  context_.draining = context_.stopping = true;
+  error_code ignored;
+  for (const auto& acceptor : acceptors_) acceptor->close(ignored);
+  room_timer_.cancel();
+  for (HttpSession* session : sessions_) session->stop();
+  if (sessions_.empty()) return io_.stop();
+  stop_timer_.expires_after(options_.stop_timeout);
+  stop_timer_.async_wait([this](const error_code&) { io_.stop(); });
+}
+
+void HttpServer::Impl::stop() {
+  const std::lock_guard lock(stop_mutex_);
+  if (thread_.joinable()) {
+    asio::post(io_, [this] { stop_on_thread(); });
+    thread_.join();
+    if (!unix_path_.empty()) unlink(unix_path_.c_str());
+  }
+  prepare_.join();
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() = default;
+uint16_t HttpServer::port() const {
+  return impl_->port();
+}
+const HttpStats& HttpServer::stats() const {
+  return impl_->stats();
+}
+void HttpServer::begin_drain() {
+  impl_->begin_drain();
+}
+void HttpServer::stop() {
+  impl_->stop();
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, Engine& engine) {
+  auto impl = std::make_unique<Impl>(std::move(options), engine);
+  LLMD_RETURN_IF_ERROR(impl->listen());
+  impl->run();
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+}  // namespace llmd

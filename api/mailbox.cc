@@ -1,0 +1,51 @@
+#include "api/mailbox.h"
+
+#include <utility>
+
+namespace llmd {
+
+template <typename Change>
+void Mailbox::put(Change change) {
+  // wake_ is called under the lock so that detach() can promise that no call is under way.
+  const std::lock_guard lock(mutex_);
+  if (!wake_) return;
+  change(events_);
+  if (!std::exchange(woken_, true)) wake_();
+}
+
+Mailbox::Events Mailbox::take() {
+  const std::lock_guard lock(mutex_);
+  woken_ = false;
+  return std::exchange(events_, Events{});
+}
+
+void Mailbox::detach() {
+  const std::lock_guard lock(mutex_);
+  wake_ = nullptr;
+  events_ = Events{};
+}
+
+void Mailbox::on_progress(int32_t processed, int32_t total) {
+  put([&](Events& events) { events.progress = std::pair(processed, total); });
+}
+
+void Mailbox::on_text(std::string_view text, int32_t /*token*/) {
+  if (text.empty()) return;
+  put([&](Events& events) {
+    if (events.text.size() + text.size() > bytes_max_) {
+      events.overflow = true;
+    } else {
+      events.text += text;
+    }
+  });
+}
+
+void Mailbox::on_finish(FinishReason reason, const GenerationUsage& usage) {
+  put([&](Events& events) { events.finish = Finish{reason, usage}; });
+}
+
+void Mailbox::on_error(const Error& error) {
+  put([&](Events& events) { events.error = error; });
+}
+
+}  // namespace llmd

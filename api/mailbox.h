@@ -1,0 +1,54 @@
+// Mailbox: the events of one generation on their way from the engine's thread to the http thread.
+//
+// The engine calls the GenerationSink side; take() is the http thread's. Events are merged (text is appended, only the
+// newest progress is kept), so what waits here is bounded: text beyond `bytes_max` is dropped and the box says so, and
+// its owner gives the generation up. `wake` is called, from the engine's thread, when the box stops being empty; it
+// must only post. After detach() it is never called again, so the owner may go while the engine still holds the box.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "api/engine.h"
+
+namespace llmd {
+
+class Mailbox final : public GenerationSink {
+ public:
+  struct Finish {
+    FinishReason reason = FinishReason::kStop;
+    GenerationUsage usage;
+  };
+  struct Events {
+    std::string text;
+    std::optional<std::pair<int32_t, int32_t>> progress;  // processed, total
+    std::optional<Finish> finish;
+    std::optional<Error> error;
+    bool overflow = false;
+  };
+
+  Mailbox(uint64_t bytes_max, std::function<void()> wake) : bytes_max_(bytes_max), wake_(std::move(wake)) {}
+
+  Events take();
+  void detach();
+
+  void on_progress(int32_t processed, int32_t total) override;
+  void on_text(std::string_view text, int32_t token) override;
+  void on_finish(FinishReason reason, const GenerationUsage& usage) override;
+  void on_error(const Error& error) override;
+
+ private:
+  template <typename Change>
+  void put(Change change);
+
+  const uint64_t bytes_max_;
+  std::mutex mutex_;
+  Events events_;
+  bool woken_ = false;
+  std::function<void()> wake_;
+};
+
+}  // namespace llmd
