@@ -1,0 +1,153 @@
+// `llmd bench decode|prefill`: the engine alone, on a fixed token list, with what it read and where its time went.
+//
+// The token list is pseudo-random from a fixed seed (or --tokens-file), never the model's own output: two engines, two
+// budgets or two versions then do the same work.
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "daemon/commands.h"
+#include "daemon/model_loader.h"
+#include "io/process_memory.h"
+#include "model/generator.h"
+
+namespace llmd {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The ids in a file (separated by blanks, commas or line ends), or pseudo-random ones (a 64-bit LCG, fixed seed).
+Result<std::vector<int32_t>> token_list(const std::string& path, size_t count, int32_t vocab) {
+  std::vector<int32_t> tokens;
+  if (path.empty()) {
+    uint64_t state = 0x9e3779b97f4a7c15u;
+    while (tokens.size() < count) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      tokens.push_back(static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(vocab)));
+    }
+    return tokens;
+  }
+  std::ifstream file(path);
+  if (!file) return operating_error("file_open", "cannot read the token list", path);
+  for (std::string word; tokens.size() < count && std::getline(file, word, ',');) {
+    for (char& c : word)
+      if (c == '\n' || c == '\r' || c == '\t') c = ' ';
+    size_t at = 0;
+    while ((at = word.find_first_not_of(' ', at)) != std::string::npos && tokens.size() < count) {
+      size_t end = std::min(word.find(' ', at), word.size());
+      std::string item = word.substr(at, end - at);
+      if (item.find_first_not_of("0123456789") != std::string::npos || item.size() > 9 || std::stoi(item) >= vocab)
+        return client_error("invalid_token", "\"" + item + "\" in " + path + " is not a token of this model");
+      tokens.push_back(std::stoi(item));
+      at = end;
+    }
+  }
+  if (tokens.size() < count)
+    return client_error("invalid_token", path + " has " + std::to_string(tokens.size()) + " tokens, " +
+                                             std::to_string(count) + " are wanted");
+  return tokens;
+}
+
+struct Measured {
+  double seconds = 0, ready_seconds = 0;
+  ResidencyStatistics before, after;
+  MoeTimes times_before, times_after;
+  uint64_t faults_at_ready = 0;
+};
+
+void start(Measured& m, Runtime& runtime) {
+  if (runtime.residency()) m.before = runtime.residency()->statistics();
+  if (runtime.moe()) m.times_before = runtime.moe()->times();
+  m.seconds = now_seconds();
+}
+
+void stop(Measured& m, Runtime& runtime) {
+  m.seconds = now_seconds() - m.seconds;
+  if (runtime.residency()) m.after = runtime.residency()->statistics();
+  if (runtime.moe()) m.times_after = runtime.moe()->times();
+}
+
+void print_result(const Options& options, const char* mode, int32_t tokens, int32_t depth, const Measured& m,
+                  const MemoryPlan& plan) {
+  ProcessMemory memory = process_memory();
+  uint64_t read = m.after.bytes_read - m.before.bytes_read;
+  uint64_t hits = m.after.hits - m.before.hits, misses = m.after.misses - m.before.misses;
+  double wait = m.times_after.wait_seconds - m.times_before.wait_seconds;
+  double hit_rate = hits + misses ? static_cast<double>(hits) / static_cast<double>(hits + misses) : 0;
+  nlohmann::ordered_json out = {{"mode", mode},
+                                {"tokens", tokens},
+                                {"depth", depth},
+                                {"seconds", m.seconds},
+                                {"tokens_per_second", tokens / m.seconds},
+                                {"expert_bytes_read", read},
+                                {"expert_bytes_touched", m.after.touched_bytes - m.before.touched_bytes},
+                                {"expert_hit_rate", hit_rate},
+                                {"wait_seconds", wait},
+                                {"compute_seconds", m.seconds - wait},
+                                {"drive_bytes_per_second", static_cast<double>(read) / m.seconds},
+                                {"plan_bytes", plan.total_bytes()},
+                                {"pool_experts", plan.pool_slots},
+                                {"peak_rss_bytes", memory.resident_peak_bytes},
+                                {"major_faults", memory.major_faults - m.faults_at_ready},
+                                {"ready_seconds", m.ready_seconds}};
+  if (options.json) {
+    std::printf("%s\n", out.dump().c_str());
+    return;
+  }
+  std::printf("%s %d tokens at depth %d: %.2f tokens/s (%.2f s, of which %.2f s waiting for the drive)\n", mode, tokens,
+              depth, tokens / m.seconds, m.seconds, wait);
+  std::printf("experts: %s read, %.1f MB a token, hit rate %.1f %%\n", human_bytes(read).c_str(),
+              static_cast<double>(read) / 1e6 / tokens, 100 * hit_rate);
+}
+
+Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t tokens, int32_t depth) {
+  Runtime& runtime = *model.runtime;
+  bool decode = options.bench_mode == BenchMode::kDecode;
+  LLMD_ASSIGN_OR_RETURN(std::vector<int32_t> list,
+                        token_list(options.tokens_file, static_cast<size_t>(depth + tokens), runtime.shape().vocab));
+  Generator generator(runtime, depth + tokens);
+  std::span<const int32_t> all(list);
+  auto ignore = [](int32_t, std::span<const float>) {};
+  if (depth > 0) LLMD_RETURN_IF_ERROR(generator.prefill(all.first(static_cast<size_t>(depth)), false, ignore));
+  start(m, runtime);
+  if (decode) {
+    for (int32_t token : all.subspan(static_cast<size_t>(depth))) LLMD_RETURN_IF_ERROR(generator.decode(token, ignore));
+  } else {
+    LLMD_RETURN_IF_ERROR(generator.prefill(all.subspan(static_cast<size_t>(depth)), false, ignore));
+  }
+  stop(m, runtime);
+  return {};
+}
+
+}  // namespace
+
+int run_bench(const Options& options) {
+  if (options.bench_mode != BenchMode::kDecode && options.bench_mode != BenchMode::kPrefill)
+    return report(client_error("usage", "this version benchmarks decode and prefill"));
+  bool decode = options.bench_mode == BenchMode::kDecode;
+  int32_t tokens = options.bench_tokens.value_or(decode ? 64 : 512), depth = options.depth.value_or(0);
+  Measured m;
+  double begin = now_seconds();
+  Result<LoadedModel> model = open_model(options, 0);
+  if (!model.ok()) return report(model.error());
+  if (depth + tokens > model->runtime->plan().context_tokens)
+    return report(client_error("context_length_exceeded", "depth and tokens exceed the context of " +
+                                                              std::to_string(model->runtime->plan().context_tokens) +
+                                                              "; raise --ctx"));
+  Status status = load_model(*model, false, nullptr);
+  if (!status.ok()) return report(status.error());
+  log_notes(*model);
+  TextLock lock = lock_program_text();
+  if (!lock.warning.empty()) std::fprintf(stderr, "llmd: %s\n", lock.warning.c_str());
+  m.ready_seconds = now_seconds() - begin;
+  m.faults_at_ready = process_memory().major_faults;
+  status = run_mode(options, *model, m, tokens, depth);
+  if (!status.ok()) return report(status.error());
+  print_result(options, decode ? "decode" : "prefill", tokens, depth, m, model->runtime->plan());
+  return 0;
+}
+
+}  // namespace llmd

@@ -1,0 +1,80 @@
+#include "daemon/model_loader.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+
+#include "daemon/log.h"
+#include "daemon/memory_limit.h"
+#include "io/process_memory.h"
+
+namespace llmd {
+namespace {
+
+ReaderOptions::Path reader_path(ReadPath path) {
+  switch (path) {
+    case ReadPath::kUring:
+      return ReaderOptions::Path::kUring;
+    case ReadPath::kThreads:
+      return ReaderOptions::Path::kThreads;
+    case ReadPath::kAuto:
+      break;
+  }
+  return ReaderOptions::Path::kAuto;
+}
+
+}  // namespace
+
+Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes) {
+  LoadedModel model;
+  LLMD_ASSIGN_OR_RETURN(GgufModel gguf, GgufModel::open(options.model));
+  model.gguf = std::make_unique<GgufModel>(std::move(gguf));
+  for (const auto& [key, value] : options.override_kv) LLMD_RETURN_IF_ERROR(model.gguf->override_kv(key + "=" + value));
+  RuntimeOptions runtime;
+  if (options.memory_bytes) {
+    runtime.plan.memory_bytes = *options.memory_bytes;
+  } else {
+    MemoryLimit limit = automatic_memory("/");
+    runtime.plan.memory_bytes = limit.bytes;
+    model.memory_source = limit.source;
+  }
+  runtime.plan.context_tokens = options.context_tokens;
+  runtime.plan.kv_memory_bytes = options.kv_memory_bytes;
+  runtime.plan.prefill_chunk = options.prefill_chunk;
+  runtime.plan.kv_type = options.kv_type;
+  runtime.plan.threads = options.threads.value_or(default_thread_count());
+  runtime.plan.http_bytes = http_bytes;
+  runtime.read_path = reader_path(options.read_path);
+  LLMD_ASSIGN_OR_RETURN(model.runtime, Runtime::open(*model.gguf, runtime));
+  return model;
+}
+
+Status load_model(LoadedModel& model, bool need_tokenizer, const Runtime::ProgressFn& progress) {
+  raise_memlock_limit();
+  Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::load(*model.gguf);
+  if (tokenizer.ok()) {
+    model.tokenizer = std::move(tokenizer).value();
+    if (model.tokenizer->vocab_size() > model.runtime->shape().vocab)
+      return operating_error("gguf_invalid", "the vocabulary has more tokens than the embedding has rows",
+                             model.gguf->shards()[0].path);
+  } else if (need_tokenizer) {
+    return std::move(tokenizer).error();
+  }
+  return model.runtime->load(progress);
+}
+
+void log_notes(const LoadedModel& model) {
+  if (!model.memory_source.empty())
+    spdlog::info("memory budget {} from {}", human_bytes(model.runtime->plan().budget_bytes), model.memory_source);
+  for (const std::string& note : model.runtime->notes()) spdlog::info("{}", note);
+  for (const std::string& warning : model.runtime->warnings()) spdlog::warn("{}", warning);
+}
+
+int report(const Error& error) {
+  std::string text = error.to_string(), line;
+  for (char c : text) line += c == '\n' ? std::string("\n") : escape_controls(std::string_view(&c, 1));
+  std::fprintf(stderr, "llmd: %s\n", line.c_str());
+  return 1;
+}
+
+}  // namespace llmd

@@ -1,0 +1,52 @@
+// `llmd plan`: the budget table (or one JSON object), from metadata alone.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "daemon/commands.h"
+#include "daemon/model_loader.h"
+#include "daemon/serve_limits.h"
+
+namespace llmd {
+namespace {
+
+nlohmann::ordered_json plan_json(const MemoryPlan& plan) {
+  return {{"budget_bytes", plan.budget_bytes},
+          {"total_bytes", plan.total_bytes()},
+          {"core_bytes", plan.core_bytes},
+          {"kv_bytes", plan.kv_bytes},
+          {"activation_bytes", plan.activation_bytes},
+          {"pool_bytes", plan.pool_bytes},
+          {"http_bytes", plan.http_bytes},
+          {"process_bytes", plan.process_bytes},
+          {"floor_bytes", plan.floor_bytes},
+          {"full_bytes", plan.full_bytes},
+          {"context_tokens", plan.context_tokens},
+          {"kv_tokens", plan.kv_tokens},
+          {"prefill_chunk", plan.prefill_chunk},
+          {"pool_experts", plan.pool_slots},
+          {"experts", plan.experts_total},
+          {"expert_bytes", plan.expert_bytes_total},
+          {"expert_bytes_per_token", plan.expert_bytes_token},
+          {"warnings", plan.warnings}};
+}
+
+}  // namespace
+
+int run_plan(const Options& options) {
+  Result<LoadedModel> model = open_model(options, kHttpBudgetBytes);
+  if (!model.ok()) return report(model.error());
+  const MemoryPlan& plan = model->runtime->plan();
+  if (options.json) {
+    std::printf("%s\n", plan_json(plan).dump().c_str());
+    return 0;
+  }
+  std::printf("memory plan for %s\n%s", options.model.c_str(), plan_table(plan).c_str());
+  std::printf("\none token uses %s of experts; everything would fit from %s on, and at least %s is needed\n",
+              human_bytes(plan.expert_bytes_token).c_str(), human_bytes(plan.full_bytes).c_str(),
+              human_bytes(plan.floor_bytes).c_str());
+  for (const std::string& note : model->runtime->notes()) std::printf("note: %s\n", note.c_str());
+  for (const std::string& warning : plan.warnings) std::printf("warning: %s\n", warning.c_str());
+  return 0;
+}
+
+}  // namespace llmd

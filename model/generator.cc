@@ -1,0 +1,60 @@
+#include "model/generator.h"
+
+#include <algorithm>
+
+namespace llmd {
+namespace {
+
+class FunctionSink final : public LogitsSink {
+ public:
+  FunctionSink(std::span<const Row> rows, const Generator::LogitsFn& logits) : rows_(rows), logits_(logits) {}
+  void on_logits(size_t row, std::span<const float> logits) override { logits_(rows_[row].position, logits); }
+
+ private:
+  std::span<const Row> rows_;
+  const Generator::LogitsFn& logits_;
+};
+
+}  // namespace
+
+Generator::Generator(Runtime& runtime, int32_t tokens_max) : runtime_(&runtime), sequence_(runtime.kv(), tokens_max) {
+  size_t rows = static_cast<size_t>(runtime.step().rows_max());
+  rows_.reserve(rows);
+  errors_.reserve(rows);
+}
+
+Status Generator::prefill(std::span<const int32_t> tokens, bool all, const LogitsFn& logits) {
+  int32_t begin = sequence_.length(), count = static_cast<int32_t>(tokens.size());
+  LLMD_RETURN_IF_ERROR(sequence_.extend(begin + count));
+  AttentionForm form = count >= kExpandedPromptTokens ? AttentionForm::kExpanded : AttentionForm::kAbsorbed;
+  int32_t chunk = std::min(runtime_->plan().prefill_chunk, runtime_->step().rows_max());
+  for (int32_t first = 0; first < count; first += chunk) {
+    rows_.clear();
+    for (int32_t i = first; i < std::min(count, first + chunk); i++)
+      rows_.push_back({&sequence_, begin + i, tokens[static_cast<size_t>(i)], form, all || i + 1 == count});
+    LLMD_RETURN_IF_ERROR(step(rows_, logits));
+  }
+  return {};
+}
+
+Status Generator::decode(int32_t token, const LogitsFn& logits) {
+  int32_t position = sequence_.length();
+  LLMD_RETURN_IF_ERROR(sequence_.extend(position + 1));
+  Row row{&sequence_, position, token, AttentionForm::kAbsorbed, true};
+  return step({&row, 1}, logits);
+}
+
+Status Generator::step(std::span<const Row> rows, const LogitsFn& logits) {
+  errors_.assign(rows.size(), std::nullopt);
+  FunctionSink sink(rows, logits);
+  runtime_->step().run(rows, sink, errors_);
+  for (const std::optional<Error>& error : errors_)
+    if (error) return *error;
+  return {};
+}
+
+int32_t argmax(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace llmd
