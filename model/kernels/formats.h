@@ -25,8 +25,21 @@ constexpr int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 
 constexpr int8_t kMxfp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // twice the E2M1 value
 
 // The 16 bytes of a group of nibbles: byte j holds element j below and element j + 16 above.
-inline int nibble(const uint8_t* q, int e) {
-  return e < 16 ? q[e] & 15 : q[e - 16] >> 4;
+inline void unpack_nibbles(const uint8_t* q, int8_t* w) {
+  for (int j = 0; j < 16; j++) w[j] = static_cast<int8_t>(q[j] & 15);
+  for (int j = 0; j < 16; j++) w[j + 16] = static_cast<int8_t>(q[j] >> 4);
+}
+
+// Adds 16 * bit e of `high`, and `offset`, to element e.
+inline void add_fifth_bits(uint32_t high, int offset, int8_t* w) {
+  for (int e = 0; e < kGroup; e++) {
+    int bit = static_cast<int>((high >> e) & 1);
+    w[e] = static_cast<int8_t>(w[e] + 16 * bit + offset);
+  }
+}
+
+inline void look_up(const int8_t levels[16], int8_t* w) {
+  for (int e = 0; e < kGroup; e++) w[e] = levels[w[e]];
 }
 
 inline void set_scale(Group& group, float scale, float min = 0) {
@@ -50,7 +63,8 @@ struct Q4_0 {
   static constexpr bool kHalves = false, kMin = false;
   static void unpack(const uint8_t* block, Group* group) {
     set_scale(*group, load_f16(block));
-    for (int e = 0; e < kGroup; e++) group->w[e] = static_cast<int8_t>(nibble(block + 2, e) - 8);
+    unpack_nibbles(block + 2, group->w);
+    for (int8_t& w : group->w) w = static_cast<int8_t>(w - 8);
   }
 };
 
@@ -60,7 +74,7 @@ struct Q4_1 {
   static constexpr bool kHalves = false, kMin = true;
   static void unpack(const uint8_t* block, Group* group) {
     set_scale(*group, load_f16(block), -load_f16(block + 2));
-    for (int e = 0; e < kGroup; e++) group->w[e] = static_cast<int8_t>(nibble(block + 4, e));
+    unpack_nibbles(block + 4, group->w);
   }
 };
 
@@ -70,11 +84,8 @@ struct Q5_0 {
   static constexpr bool kHalves = false, kMin = false;
   static void unpack(const uint8_t* block, Group* group) {
     set_scale(*group, load_f16(block));
-    uint32_t high = load_as<uint32_t>(block + 2);
-    for (int e = 0; e < kGroup; e++) {
-      int bit = static_cast<int>((high >> e) & 1);
-      group->w[e] = static_cast<int8_t>(nibble(block + 6, e) + 16 * bit - 16);
-    }
+    unpack_nibbles(block + 6, group->w);
+    add_fifth_bits(load_as<uint32_t>(block + 2), -16, group->w);
   }
 };
 
@@ -84,11 +95,8 @@ struct Q5_1 {
   static constexpr bool kHalves = false, kMin = true;
   static void unpack(const uint8_t* block, Group* group) {
     set_scale(*group, load_f16(block), -load_f16(block + 2));
-    uint32_t high = load_as<uint32_t>(block + 4);
-    for (int e = 0; e < kGroup; e++) {
-      int bit = static_cast<int>((high >> e) & 1);
-      group->w[e] = static_cast<int8_t>(nibble(block + 8, e) + 16 * bit);
-    }
+    unpack_nibbles(block + 8, group->w);
+    add_fifth_bits(load_as<uint32_t>(block + 4), 0, group->w);
   }
 };
 
@@ -98,7 +106,8 @@ struct IQ4_NL {
   static constexpr bool kHalves = false, kMin = false;
   static void unpack(const uint8_t* block, Group* group) {
     set_scale(*group, load_f16(block));
-    for (int e = 0; e < kGroup; e++) group->w[e] = kIq4Levels[nibble(block + 2, e)];
+    unpack_nibbles(block + 2, group->w);
+    look_up(kIq4Levels, group->w);
   }
 };
 
@@ -113,7 +122,8 @@ struct MXFP4 {
   static constexpr bool kHalves = false, kMin = false;
   static void unpack(const uint8_t* block, Group* group) {
     set_scale(*group, mxfp4_scale(block[0]));
-    for (int e = 0; e < kGroup; e++) group->w[e] = kMxfp4Levels[nibble(block + 1, e)];
+    unpack_nibbles(block + 1, group->w);
+    look_up(kMxfp4Levels, group->w);
   }
 };
 
@@ -228,7 +238,8 @@ struct IQ4_XS {  // d, 16 bits of high scale pairs, 4 bytes of low scale nibbles
     for (int g = 0; g < kGroups; g++) {
       int scale = ((block[4 + g / 2] >> (4 * (g % 2))) & 15) | (((high >> (2 * g)) & 3) << 4);
       set_scale(groups[g], d * static_cast<float>(scale - 32));
-      for (int e = 0; e < kGroup; e++) groups[g].w[e] = kIq4Levels[nibble(block + 8 + 16 * g, e)];
+      unpack_nibbles(block + 8 + 16 * g, groups[g].w);
+      look_up(kIq4Levels, groups[g].w);
     }
   }
 };

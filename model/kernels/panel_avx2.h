@@ -46,12 +46,6 @@ inline int load_u32(const uint8_t* p) {
   return value;
 }
 
-inline short load_u16(const uint8_t* p) {
-  short value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
-
 /// 16 bytes at `offset` of each of 8 rows: out[c] holds bytes 4c..4c+3 of every row.
 inline void transpose16(PanelRows rows, ptrdiff_t offset, __m256i out[4]) {
   __m256i a[4];
@@ -73,10 +67,36 @@ inline __m256i gather_u32(PanelRows rows, ptrdiff_t offset) {
                            load_u32(rows[6] + offset), load_u32(rows[7] + offset));
 }
 
-inline __m256 gather_f16(PanelRows rows, ptrdiff_t offset) {
-  return _mm256_cvtph_ps(_mm_setr_epi16(
-      load_u16(rows[0] + offset), load_u16(rows[1] + offset), load_u16(rows[2] + offset), load_u16(rows[3] + offset),
-      load_u16(rows[4] + offset), load_u16(rows[5] + offset), load_u16(rows[6] + offset), load_u16(rows[7] + offset)));
+/// 8 bytes at `offset` of each of 8 rows, as two vectors of 4 bytes a row.
+inline void transpose8(PanelRows rows, ptrdiff_t offset, __m256i& first, __m256i& second) {
+  __m128d a[4];
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; r++) {  // rows 0,1  2,3  4,5  6,7
+    __m128d low = _mm_load_sd(reinterpret_cast<const double*>(rows[2 * r] + offset));
+    a[r] = _mm_loadh_pd(low, reinterpret_cast<const double*>(rows[2 * r + 1] + offset));
+  }
+  __m256 even = _mm256_castpd_ps(_mm256_insertf128_pd(_mm256_castpd128_pd256(a[0]), a[2], 1));
+  __m256 odd = _mm256_castpd_ps(_mm256_insertf128_pd(_mm256_castpd128_pd256(a[1]), a[3], 1));
+  first = _mm256_castps_si256(_mm256_shuffle_ps(even, odd, 0x88));
+  second = _mm256_castps_si256(_mm256_shuffle_ps(even, odd, 0xdd));
+}
+
+/// The low 16 bits of every lane as a half float.
+inline __m256 low_f16(__m256i lanes) {
+  __m256i half = _mm256_and_si256(lanes, _mm256_set1_epi32(0xffff));
+  return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(half, half), 0xd8)));
+}
+
+/// The half float at `offset`. Blocks are longer than 8 bytes: what follows it is read with it, or what precedes it.
+inline __m256 first_f16(PanelRows rows, ptrdiff_t offset) {
+  __m256i first, second;
+  transpose8(rows, offset, first, second);
+  return low_f16(first);
+}
+inline __m256 last_f16(PanelRows rows, ptrdiff_t offset) {
+  __m256i first, second;
+  transpose8(rows, offset - 6, first, second);
+  return low_f16(_mm256_srli_epi32(second, 16));
 }
 
 /// Two half floats per lane (low, high) to two vectors.

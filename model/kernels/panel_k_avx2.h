@@ -81,7 +81,7 @@ struct Q6_K : llmd::Q6_K {
   static void unpack(PanelRows rows, PanelGroup* groups) {
     __m256i scales[4];
     transpose16(rows, 192, scales);
-    __m256 d = gather_f16(rows, 208);
+    __m256 d = last_f16(rows, 208);
     for (int n = 0; n < 2; n++) {
       __m256i high[8];
       transpose16(rows, 128 + 32 * n, high);
@@ -138,7 +138,7 @@ struct Q3_K : llmd::Q3_K {
   static constexpr int kOffset = 4, kSpan = 8;
   static void unpack_scales(PanelRows rows, PanelGroup* groups) {
     __m256i s[3] = {gather_u32(rows, 96), gather_u32(rows, 100), gather_u32(rows, 104)};
-    __m256 d = gather_f16(rows, 108);
+    __m256 d = last_f16(rows, 108);
 #pragma GCC unroll 4
     for (int quad = 0; quad < 4; quad++) {
       __m256i low = quad < 2 ? low_nibbles(s[quad % 2]) : high_nibbles(s[quad % 2]);

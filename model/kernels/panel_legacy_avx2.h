@@ -23,16 +23,20 @@ inline void unpack_nibbles(PanelRows rows, ptrdiff_t offset, __m256i w[8]) {
   }
 }
 
-// Adds 16 where the bit of the element is set in the row's 32 bits at `offset`.
-inline void add_fifth_bits(PanelRows rows, ptrdiff_t offset, __m256i w[8]) {
-  __m256i bits = gather_u32(rows, offset);
-  __m256i spread = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; j++) {
-    __m256i bytes = _mm256_shuffle_epi8(bits, _mm256_add_epi8(spread, _mm256_set1_epi8(static_cast<char>(j / 2))));
-    __m256i mask = _mm256_set1_epi32(j % 2 ? static_cast<int>(0x80402010) : 0x08040201);
-    __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, mask), mask);
-    w[j] = _mm256_or_si256(w[j], _mm256_and_si256(set, _mm256_set1_epi8(16)));
+// Adds 16 where the bit of the element is set in the row's 32 bits. Byte b of them serves vectors 2b (its low four
+// bits) and 2b + 1: copied to all bytes of the lane, one bit kept in each, and any bit turned into 16 by a table.
+inline void add_fifth_bits(__m256i bits, __m256i w[8]) {
+  const __m256i spread =
+      _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+  const __m256i one_each = _mm256_set1_epi32(0x08040201);
+  const __m256i sixteen = _mm256_setr_epi8(0, 16, 16, 0, 16, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 0, 16, 0, 0,
+                                           0, 16, 0, 0, 0, 0, 0, 0, 0);
+#pragma GCC unroll 4
+  for (int b = 0; b < 4; b++) {
+    __m256i bytes = _mm256_shuffle_epi8(bits, _mm256_add_epi8(spread, _mm256_set1_epi8(static_cast<char>(b))));
+    __m256i low = _mm256_and_si256(bytes, one_each), high = _mm256_and_si256(_mm256_srli_epi32(bytes, 4), one_each);
+    w[2 * b] = _mm256_or_si256(w[2 * b], _mm256_shuffle_epi8(sixteen, low));
+    w[2 * b + 1] = _mm256_or_si256(w[2 * b + 1], _mm256_shuffle_epi8(sixteen, high));
   }
 }
 
@@ -58,7 +62,7 @@ struct Q8_0 : llmd::Q8_0 {
     transpose16(rows, 2, w);
     transpose16(rows, 18, w + 4);
     store_weights(w, *group);
-    _mm256_store_ps(group->scale[0], gather_f16(rows, 0));
+    _mm256_store_ps(group->scale[0], first_f16(rows, 0));
   }
 };
 
@@ -68,7 +72,7 @@ struct Q4_0 : llmd::Q4_0 {
     __m256i w[8];
     unpack_nibbles(rows, 2, w);
     store_weights(w, *group);
-    _mm256_store_ps(group->scale[0], gather_f16(rows, 0));
+    _mm256_store_ps(group->scale[0], first_f16(rows, 0));
   }
 };
 
@@ -78,8 +82,10 @@ struct Q4_1 : llmd::Q4_1 {
     __m256i w[8];
     unpack_nibbles(rows, 4, w);
     store_weights(w, *group);
+    __m256i first, second;
+    transpose8(rows, 0, first, second);
     __m256 scale, min;
-    split_f16(gather_u32(rows, 0), scale, min);
+    split_f16(first, scale, min);
     _mm256_store_ps(group->scale[0], scale);
     _mm256_store_ps(group->min[0], negate(min));
   }
@@ -90,9 +96,11 @@ struct Q5_0 : llmd::Q5_0 {
   static void unpack(PanelRows rows, PanelGroup* group) {
     __m256i w[8];
     unpack_nibbles(rows, 6, w);
-    add_fifth_bits(rows, 2, w);
+    __m256i first, second;  // d, then the fifth bits across the two
+    transpose8(rows, 0, first, second);
+    add_fifth_bits(_mm256_or_si256(_mm256_srli_epi32(first, 16), _mm256_slli_epi32(second, 16)), w);
     store_weights(w, *group);
-    _mm256_store_ps(group->scale[0], gather_f16(rows, 0));
+    _mm256_store_ps(group->scale[0], low_f16(first));
   }
 };
 
@@ -101,10 +109,12 @@ struct Q5_1 : llmd::Q5_1 {
   static void unpack(PanelRows rows, PanelGroup* group) {
     __m256i w[8];
     unpack_nibbles(rows, 8, w);
-    add_fifth_bits(rows, 4, w);
+    __m256i first, second;
+    transpose8(rows, 0, first, second);
+    add_fifth_bits(second, w);
     store_weights(w, *group);
     __m256 scale, min;
-    split_f16(gather_u32(rows, 0), scale, min);
+    split_f16(first, scale, min);
     _mm256_store_ps(group->scale[0], scale);
     _mm256_store_ps(group->min[0], negate(min));
   }
@@ -117,7 +127,7 @@ struct IQ4_NL : llmd::IQ4_NL {
     unpack_nibbles(rows, 2, w);
     look_up(load128(kIq4Levels), w);
     store_weights(w, *group);
-    _mm256_store_ps(group->scale[0], gather_f16(rows, 0));
+    _mm256_store_ps(group->scale[0], first_f16(rows, 0));
   }
 };
 
@@ -128,7 +138,13 @@ struct MXFP4 : llmd::MXFP4 {
     unpack_nibbles(rows, 1, w);
     look_up(_mm_add_epi8(load128(kMxfp4Levels), _mm_set1_epi8(kOffset)), w);
     store_weights(w, *group);
-    for (int r = 0; r < kPanelRows; r++) group->scale[0][r] = mxfp4_scale(rows[r][0]);
+    __m256i first, second;
+    transpose8(rows, 0, first, second);
+    __m256i e = _mm256_and_si256(first, _mm256_set1_epi32(255)), one = _mm256_set1_epi32(1);
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);
+    __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);  // see mxfp4_scale
+    __m256i bits = _mm256_blendv_epi8(subnormal, normal, _mm256_cmpgt_epi32(e, one));
+    _mm256_store_ps(group->scale[0], _mm256_castsi256_ps(bits));
   }
 };
 
