@@ -124,7 +124,19 @@ std::string get_choice(const Options& options) {
   return {};
 }
 
+constexpr std::string_view kUnixPrefix = "unix:";
+constexpr size_t kUnixPathMax = 107;  // of sockaddr_un
+
 Status set_listen(Options& options, std::string_view name, std::string_view text) {
+  if (text.substr(0, kUnixPrefix.size()) == kUnixPrefix) {
+    const std::string_view path = text.substr(kUnixPrefix.size());
+    if (path.empty() || path.size() > kUnixPathMax) {
+      return usage_error(std::string(name) + ": a socket's path has 1 to " + std::to_string(kUnixPathMax) +
+                         " bytes; write unix:/run/llmd/llmd.sock");
+    }
+    options.listen = ListenAddress{{}, 0, std::string(path)};
+    return {};
+  }
   const size_t colon = text.rfind(':');
   std::string_view host = text.substr(0, colon == std::string_view::npos ? 0 : colon);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
@@ -134,13 +146,12 @@ Status set_listen(Options& options, std::string_view name, std::string_view text
                        " is not HOST:PORT; write 127.0.0.1:8080, or [::1]:8080 for IPv6");
   }
   LLMD_ASSIGN_OR_RETURN(const int64_t port, parse_integer(name, text.substr(colon + 1), 0, 65535));
-  options.listen = ListenAddress{std::string(host), static_cast<uint16_t>(port)};
+  options.listen = ListenAddress{std::string(host), static_cast<uint16_t>(port), {}};
   return {};
 }
 
 std::string get_listen(const Options& options) {
-  const bool v6 = options.listen.host.find(':') != std::string::npos;
-  return (v6 ? "[" + options.listen.host + "]" : options.listen.host) + ":" + std::to_string(options.listen.port);
+  return options.listen.to_string();
 }
 
 Status add_override(Options& options, std::string_view name, std::string_view text) {
@@ -208,8 +219,8 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      set_choice<&Options::read_path, kReadPaths>, get_choice<&Options::read_path, kReadPaths>},
     {"override-kv", "KEY=VALUE", kList, kEngine, kSetting, "", "replace a metadata value of the file; may be repeated",
      add_override, nullptr},
-    {"listen", "HOST:PORT", kText, kServe, kSetting, "127.0.0.1:8080", "where to serve; port 0 takes a free one",
-     set_listen, get_listen},
+    {"listen", "HOST:PORT", kText, kServe, kSetting, "127.0.0.1:8080",
+     "where to serve: port 0 takes a free one, unix:PATH a socket file", set_listen, get_listen},
     {"alias", "NAME", kText, kServe, kSetting, "", "the model's name in the API (otherwise its own)",
      set_text<&Options::alias>, get_text<&Options::alias>},
     {"chat-template", "FILE", kText, kServe | kEval, kSetting, "", "a Jinja chat template instead of the model's own",
@@ -253,6 +264,12 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
 });
 
 }  // namespace
+
+std::string ListenAddress::to_string() const {
+  if (!unix_path.empty()) return std::string(kUnixPrefix) + unix_path;
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
 
 std::span<const CommandSpec> command_table() {
   return kCommands;

@@ -31,6 +31,10 @@ enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
 struct ListenAddress {
   std::string host = "127.0.0.1";  // IPv4, IPv6 without brackets, or a name
   uint16_t port = 8080;
+  std::string unix_path;  // when not empty: a UNIX socket, and host and port do not count
+
+  /// "HOST:PORT", "[IPV6]:PORT" or "unix:PATH", as --listen takes it.
+  std::string to_string() const;
 };
 
 struct Options {

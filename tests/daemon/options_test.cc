@@ -111,6 +111,16 @@ TEST(Options, TakesEveryServeFlag) {
   EXPECT_TRUE(options->print_config);
 }
 
+TEST(Options, ListensOnASocketFile) {
+  const auto options = parse({"serve", "--model", "m", "--listen", "unix:/run/llmd.sock"});
+  ASSERT_TRUE(options.ok()) << options.error().message;
+  EXPECT_EQ(options->listen.unix_path, "/run/llmd.sock");
+  EXPECT_THAT(config_text(*options), HasSubstr("listen = \"unix:/run/llmd.sock\"\n"));
+  const std::string long_path = "unix:" + std::string(108, 'x');
+  EXPECT_FALSE(parse({"serve", "--model", "m", "--listen", "unix:"}).ok());
+  EXPECT_FALSE(parse({"serve", "--model", "m", "--listen", long_path}).ok());
+}
+
 TEST(Options, HasTheDocumentedDefaults) {
   const auto options = parse({"serve", "--model", "m.gguf"});
   ASSERT_TRUE(options.ok());
