@@ -8,7 +8,8 @@
 namespace llmd {
 namespace {
 
-constexpr size_t kShortMax = 64;  // bytes; longer pieces use the heap
+constexpr size_t kShortMax = 64;       // bytes; longer pieces use the heap
+constexpr size_t kLongMax = 1u << 30;  // bytes; a longer piece (no text is) is cut, so that positions fit 32 bits
 
 }  // namespace
 
@@ -60,13 +61,15 @@ void Merges::merge(std::string_view piece, const Vocabulary& vocabulary, std::ve
     merge_short(tokens.data(), count, out);
     return;
   }
-  std::vector<int32_t> tokens;
-  tokens.reserve(piece.size());
-  for (char c : piece) {
-    int32_t id = vocabulary.byte_token(static_cast<uint8_t>(c));
-    if (id >= 0) tokens.push_back(id);
+  for (size_t at = 0; at < piece.size(); at += kLongMax) {
+    std::vector<int32_t> tokens;
+    tokens.reserve(std::min(kLongMax, piece.size() - at));
+    for (char c : piece.substr(at, kLongMax)) {
+      int32_t id = vocabulary.byte_token(static_cast<uint8_t>(c));
+      if (id >= 0) tokens.push_back(id);
+    }
+    merge_long(std::move(tokens), out);
   }
-  merge_long(std::move(tokens), out);
 }
 
 void Merges::merge_short(int32_t* tokens, size_t count, std::vector<int32_t>& out) const {
@@ -92,15 +95,14 @@ void Merges::merge_short(int32_t* tokens, size_t count, std::vector<int32_t>& ou
 
 // The tokens stay where they are; a merge writes its product over the left one and takes the right one out of a linked
 // list. ranks[i] is the rank of the pair that begins at i (kNoRank for a token that is gone), so a heap entry is stale
-// exactly when its rank is not ranks[its position].
+// exactly when its rank is not ranks[its position]. Each merge adds at most two entries and takes one: fewer than two a
+// byte in all, and 32 bytes of memory a byte.
 void Merges::merge_long(std::vector<int32_t> tokens, std::vector<int32_t>& out) const {
-  size_t count = tokens.size();
-  std::vector<uint32_t> ranks(count, kNoRank);
-  std::vector<size_t> next(count), previous(count);
-  std::vector<uint64_t> entries;  // rank << 32 | position; LLMD texts are far below 4 GiB
-  LLMD_CHECK(count < UINT32_MAX);
-  entries.reserve(count);
-  for (size_t i = 0; i < count; i++) {
+  uint32_t count = static_cast<uint32_t>(tokens.size());
+  std::vector<uint32_t> ranks(count, kNoRank), next(count), previous(count);
+  std::vector<uint64_t> entries;  // rank << 32 | position
+  entries.reserve(size_t{2} * count);
+  for (uint32_t i = 0; i < count; i++) {
     next[i] = i + 1;
     previous[i] = i - 1;
     if (i + 1 == count) break;
@@ -108,16 +110,16 @@ void Merges::merge_long(std::vector<int32_t> tokens, std::vector<int32_t>& out) 
     if (ranks[i] != kNoRank) entries.push_back(static_cast<uint64_t>(ranks[i]) << 32 | i);
   }
   std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> heap(std::greater<>{}, std::move(entries));
-  auto update = [&](size_t at) {
+  auto update = [&](uint32_t at) {
     ranks[at] = next[at] < count ? find(tokens[at], tokens[next[at]]).rank : kNoRank;
     if (ranks[at] != kNoRank) heap.push(static_cast<uint64_t>(ranks[at]) << 32 | at);
   };
   while (!heap.empty()) {
-    size_t at = static_cast<uint32_t>(heap.top());
+    uint32_t at = static_cast<uint32_t>(heap.top());
     uint32_t rank = static_cast<uint32_t>(heap.top() >> 32);
     heap.pop();
     if (ranks[at] != rank) continue;
-    size_t gone = next[at];
+    uint32_t gone = next[at];
     tokens[at] = find(tokens[at], tokens[gone]).product;
     ranks[gone] = kNoRank;
     next[at] = next[gone];
@@ -125,7 +127,7 @@ void Merges::merge_long(std::vector<int32_t> tokens, std::vector<int32_t>& out) 
     update(at);
     if (at > 0) update(previous[at]);
   }
-  for (size_t i = 0; i < count; i = next[i]) out.push_back(tokens[i]);
+  for (uint32_t i = 0; i < count; i = next[i]) out.push_back(tokens[i]);
 }
 
 }  // namespace llmd

@@ -2,9 +2,13 @@
 #include "model/tokenizer/pre_tokenizer.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -73,6 +77,13 @@ TEST(PreTokenizer, WhiteSpaceIsWhatUnicodeSays) {
   EXPECT_EQ(expand_whitespace(R"(\\s[\s\]]\S)").substr(0, 10), R"(\\s[\x{9}-)");
 }
 
+TEST(PreTokenizer, KnowsCodePointsNewerThanTheLibrary) {
+  const std::string digit = "\U00010D40", letter = "\U00031350", mark = "\u0897";
+  EXPECT_EQ(split("deepseek-v3", "a" + digit + digit + digit + digit), (Pieces{"a", digit + digit + digit, digit}));
+  EXPECT_EQ(split("deepseek-v3", "a" + letter + mark + "."), (Pieces{"a" + letter + mark, "."}));
+  EXPECT_EQ(split("kimi-k2", "a" + letter + "\u4E00"), (Pieces{"a", letter + "\u4E00"}));
+}
+
 TEST(PreTokenizer, NamesTheRuleItDoesNotKnow) {
   Result<PreTokenizer> created = PreTokenizer::create("nonsense");
   ASSERT_FALSE(created.ok());
@@ -99,6 +110,37 @@ TEST(PreTokenizer, InterpretedAndCompiledAgree_ForRandomText) {
       ASSERT_EQ(joined, text) << rule;
     }
   }
+}
+
+TEST(PreTokenizer, InterpretedAndCompiledAgree_OnTheKnownAnswers) {
+  std::string folder = LLMD_SOURCE_DIR "/../shared/data/token-vectors/";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "SKIPPED: no " << folder;
+  for (const char* rule : {"deepseek-v3", "deepseek-llm", "kimi-k2", "gpt-4o", "llama-bpe"}) {
+    std::ifstream in(folder + rule + ".json");
+    nlohmann::json file = nlohmann::json::parse(in);
+    for (const auto& test : file["tests"]) {
+      std::string text = test["text"];
+      ASSERT_EQ(split(rule, text), split(rule, text, kInterpreted)) << rule << ": " << test["text"];
+    }
+  }
+}
+
+// As under systemd's MemoryDenyWriteExecute: PCRE2 cannot make machine code and interprets.
+TEST(PreTokenizer, WorksWhereMachineCodeIsForbidden) {
+  constexpr int kSetMemoryDenyWriteExecute = 65;  // PR_SET_MDWE, Linux 6.3
+  Pieces expected = {"Hello", " world", " ", "123", "45"};
+  EXPECT_EXIT(
+      {
+        if (prctl(kSetMemoryDenyWriteExecute, 1ul, 0ul, 0ul, 0ul) != 0) _exit(77);
+        void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page != MAP_FAILED) _exit(1);
+        _exit(split("deepseek-v3", "Hello world 12345") == expected ? 0 : 2);
+      },
+      [](int status) {
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77) std::cout << "SKIPPED: this kernel has no PR_SET_MDWE\n";
+        return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
+      },
+      "");
 }
 
 // Long runs are where backtracking could explode: a quadratic rule would take hours, or run into its limit.

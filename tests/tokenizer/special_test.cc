@@ -126,6 +126,16 @@ TEST(SpecialTokens, AddsBosAndEosOnce) {
   EXPECT_EQ(tokenizer->encode("<eos>", false, true).back(), file.eos);
 }
 
+TEST(SpecialTokens, UntrustedTextCannotStandInForBosAndEos) {
+  ChatFile file;
+  file.types[static_cast<size_t>(file.bos)] = file.types[static_cast<size_t>(file.eos)] = kUserDefined;
+  file.flags = {{"add_bos_token", true}, {"add_eos_token", true}};
+  // "<eos>" is a well-known end token and so becomes control; "<bos>" stays a user_defined one.
+  auto tokenizer = file.load_or_die();
+  EXPECT_EQ(tokenizer->encode("<bos>a", false, true), (Ids{file.bos, file.bos, 'a', file.eos}));
+  EXPECT_EQ(tokenizer->encode("<bos>a", true, true), (Ids{file.bos, 'a', file.eos}));
+}
+
 TEST(SpecialTokens, AddsBosByTheRuleOrTheFile) {
   ChatFile file;
   EXPECT_FALSE(file.load_or_die()->add_bos());
