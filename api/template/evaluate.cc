@@ -178,7 +178,6 @@ Value Interpreter::evaluate_filter(const Expression& e) {
   return apply_filter(rt_, e.name, input, args);
 }
 
-/// A sum of strings is put together once, not term by term.
 Value Interpreter::evaluate_add(const Expression& e) {
   Value sum = evaluate(*e.children[0]);
   for (size_t i = 1; i < e.children.size();) {
@@ -187,14 +186,13 @@ Value Interpreter::evaluate_add(const Expression& e) {
       sum = add(rt_, sum, right);
       continue;
     }
-    TemplateString text = sum.string();
+    StringSum text(rt_, sum);
     for (; i < e.children.size(); ++i) {
       const Value right = evaluate(*e.children[i]);
-      if (!right.is_string()) return add(rt_, rt_.string(std::move(text)), right);  // fails with the reason
-      rt_.check_length(text.size() + right.string().size());
-      text.append(right.string());
+      if (!right.is_string()) return add(rt_, text.take(), right);  // fails with the reason
+      text.add(right);
     }
-    sum = rt_.string(std::move(text));
+    sum = text.take();
   }
   return sum;
 }

@@ -148,17 +148,11 @@ Value from_json_filter(Runtime& rt, const Value& input, const Args&) {
 }
 
 Value escape_filter(Runtime& rt, const Value& input, const Args&) {
-  TemplateString text = to_text(rt, input);
-  for (const auto& [from, to] :
-       {std::pair{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"'", "&#39;"}, {"\"", "&#34;"}}) {
-    // The entity stands for the client's character: untrusted.
-    text = replace(rt, text, from, TemplateString(to, false), -1);
-  }
-  return rt.string(std::move(text));
+  return input.is_markup() ? input : rt.string(escape_html(rt, to_text(rt, input))).as_markup();
 }
 
-Value same(Runtime&, const Value& input, const Args&) {
-  return input;
+Value safe_filter(Runtime& rt, const Value& input, const Args& args) {
+  return string_filter(rt, input, args).as_markup();
 }
 
 }  // namespace
@@ -184,7 +178,7 @@ const Filters& text_filters() {
       {"from_json", from_json_filter},
       {"escape", escape_filter},
       {"e", escape_filter},
-      {"safe", same},
+      {"safe", safe_filter},
   };
   return filters;
 }

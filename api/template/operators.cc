@@ -5,6 +5,7 @@
 
 #include "api/template/formatting.h"
 #include "api/template/printing.h"
+#include "api/template/string_functions.h"
 #include "api/template/text.h"
 
 namespace llmd::jinja {
@@ -214,12 +215,33 @@ Value slice_string(Runtime& runtime, const TemplateString& text, const Value& st
 
 }  // namespace
 
+void StringSum::add(const Value& value) {
+  if (value.is_markup() == markup_) {
+    append(value.string());
+  } else if (markup_) {
+    append(escape_html(runtime_, value.string()));
+  } else {
+    text_ = escape_html(runtime_, text_);
+    markup_ = true;
+    append(value.string());
+  }
+}
+
+void StringSum::append(const TemplateString& text) {
+  runtime_.check_length(text_.size() + text.size());
+  text_.append(text);
+}
+
+Value StringSum::take() {
+  const Value sum = runtime_.string(std::move(text_));
+  return markup_ ? sum.as_markup() : sum;
+}
+
 Value add(Runtime& runtime, const Value& a, const Value& b) {
   if (a.is_string() && b.is_string()) {
-    runtime.check_length(a.string().size() + b.string().size());
-    TemplateString text = a.string();
-    text.append(b.string());
-    return runtime.string(std::move(text));
+    StringSum sum(runtime, a);
+    sum.add(b);
+    return sum.take();
   }
   if (a.is_number() && b.is_number()) return number_arithmetic("+", a, b);
   if (a.is_sequence() && a.kind() == b.kind()) {

@@ -12,6 +12,23 @@
 
 namespace llmd::jinja {
 
+/// A sum of strings, put together once and not term by term.
+class StringSum {
+ public:
+  StringSum(Runtime& runtime, const Value& first)
+      : runtime_(runtime), text_(first.string()), markup_(first.is_markup()) {}
+  /// `value` is a string. Where only one side is markup, the other is escaped.
+  void add(const Value& value);
+  Value take();
+
+ private:
+  void append(const TemplateString& text);
+
+  Runtime& runtime_;
+  TemplateString text_;
+  bool markup_;
+};
+
 Value add(Runtime& runtime, const Value& a, const Value& b);
 /// - * / // % **
 Value arithmetic(Runtime& runtime, std::string_view op, const Value& a, const Value& b);

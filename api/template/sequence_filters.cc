@@ -162,6 +162,7 @@ Args rest(const Args& args, size_t first) {
 
 Value map_filter(Runtime& rt, const Value& input, const Args& args) {
   const Value result = rt.list({});
+  if (!truthy(input)) return result;  // None too, as in Jinja
   const List& items = iterate(rt, input);
   if (args.positional.empty()) {
     const Value& path = args.require(SIZE_MAX, "attribute");
@@ -186,6 +187,7 @@ Value map_filter(Runtime& rt, const Value& input, const Args& args) {
 template <bool kKeep, bool kAttribute>
 Value select_filter(Runtime& rt, const Value& input, const Args& args) {
   const Value result = rt.list({});
+  if (!truthy(input)) return result;  // None too, as in Jinja
   const size_t test_at = kAttribute ? 1 : 0;
   const Value* path = kAttribute ? &args.require(0, "attribute") : nullptr;
   const bool tested = args.positional.size() > test_at;

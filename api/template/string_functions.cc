@@ -1,6 +1,7 @@
 #include "api/template/string_functions.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "api/template/printing.h"
@@ -170,6 +171,22 @@ TemplateString change_case(Runtime& runtime, const TemplateString& text, Case ho
     utf8_append(&changed, upper ? to_upper(c) : to_lower(c));
     result.append(changed, text.trusted_at(pos));
   }
+  return result;
+}
+
+TemplateString escape_html(Runtime& runtime, const TemplateString& text) {
+  static constexpr std::string_view kSpecial = "&<>'\"";
+  static constexpr std::array<std::string_view, 5> kEntities = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  runtime.step_bytes(text.size());
+  TemplateString result;
+  size_t plain = 0;
+  for (size_t pos = 0; (pos = text.text().find_first_of(kSpecial, pos)) != std::string::npos; ++pos) {
+    result.append(text, plain, pos - plain);
+    result.append(kEntities[kSpecial.find(text.text()[pos])], text.trusted_at(pos));
+    plain = pos + 1;
+  }
+  result.append(text, plain, std::string::npos);
+  runtime.check_length(result.size());
   return result;
 }
 

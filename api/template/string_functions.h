@@ -28,6 +28,9 @@ TemplateString join(Runtime& runtime, const List& items, const TemplateString& s
 enum class Case { kUpper, kLower, kCapitalize, kTitle };
 TemplateString change_case(Runtime& runtime, const TemplateString& text, Case how);
 
+/// HTML's five special characters as entities, each with the trust of the character it stands for.
+TemplateString escape_html(Runtime& runtime, const TemplateString& text);
+
 /// The indent filter.
 TemplateString indent(Runtime& runtime, const TemplateString& text, const TemplateString& prefix, bool first,
                       bool blank);

@@ -48,6 +48,12 @@ Value Value::literal(std::string text) {
   return string(std::make_shared<const StringCell>(TemplateString(std::move(text), true), nullptr, 0));
 }
 
+Value Value::as_markup() const {
+  Value result = *this;
+  result.markup_ = is_string();
+  return result;
+}
+
 Value Value::object(Kind kind, Object* object) {
   Value result(kind, true);
   result.object_ = object;

@@ -71,6 +71,8 @@ class Value {
   static Value string(std::shared_ptr<const StringCell> cell);
   /// A literal of the template.
   static Value literal(std::string text);
+  /// The same string as markup: what the safe filter gives. Adding other text to it escapes that text for HTML.
+  Value as_markup() const;
   static Value object(Kind kind, Object* object);
 
   Kind kind() const { return kind_; }
@@ -78,6 +80,7 @@ class Value {
   bool is_undefined() const { return kind_ == Kind::kUndefined; }
   bool is_none() const { return kind_ == Kind::kNone; }
   bool is_string() const { return kind_ == Kind::kString; }
+  bool is_markup() const { return markup_; }
   bool is_sequence() const { return kind_ == Kind::kList || kind_ == Kind::kTuple; }
   bool is_dict() const { return kind_ == Kind::kDict; }
   /// bool, int or float, as in Python where True is 1.
@@ -103,6 +106,7 @@ class Value {
 
   Kind kind_ = Kind::kUndefined;
   bool trusted_ = true;
+  bool markup_ = false;
   union {
     int64_t int_ = 0;
     double float_;
