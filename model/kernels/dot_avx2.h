@@ -183,13 +183,20 @@ void dot_tiles(const MatmulArgs& args, const PanelGroup* const* panels, int64_t 
   for (; i < i_end; i++) dot_tile<Shape, R, 1>(args, panels, first, count, i, row, valid);
 }
 
-/// Weight rows [row, row + valid), at most two panels, with activation rows [i, i_end).
 template <typename Format>
-void unpack_run(const uint8_t** rows, int64_t count, PanelGroup* groups) {
-  for (int64_t g = 0; g < count; g += Format::kGroups) {
-    Format::unpack(rows, groups + g);
-    for (int r = 0; r < kPanelRows; r++) rows[r] += Format::kBytes;
-  }
+void unpack_run(PanelRows rows, int64_t count, PanelGroup* groups) {
+  for (int64_t g = 0; g < count; g += Format::kGroups, rows.first += Format::kBytes) Format::unpack(rows, groups + g);
+}
+
+/// A panel with fewer than 8 rows: they are copied, the missing ones are zeros and their outputs are not stored.
+template <typename Format>
+void unpack_short_run(PanelRows rows, int64_t valid, int64_t count, PanelGroup* groups) {
+  constexpr int64_t kMost = kLongRun / Format::kGroups * Format::kBytes;
+  uint8_t copy[kPanelRows * kMost];
+  int64_t bytes = count / Format::kGroups * Format::kBytes;
+  std::memset(copy, 0, sizeof copy);
+  for (int r = 0; r < valid; r++) std::memcpy(copy + r * kMost, rows[r], static_cast<size_t>(bytes));
+  unpack_run<Format>({copy, kMost}, count, groups);
 }
 
 /// Asks for memory in order, from `from` on. Sixteen rows read side by side are too many streams for the processor to
@@ -198,30 +205,34 @@ inline void prefetch(const uint8_t* from, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) _mm_prefetch(reinterpret_cast<const char*>(from + at), _MM_HINT_T0);
 }
 
+/// Weight rows [row, row + valid), at most two panels, with activation rows [i, i_end).
 template <typename Format>
 void matmul_rows(const MatmulArgs& args, int64_t row, int64_t valid, int64_t i, int64_t i_end) {
   using Shape = DotShape<Format::kHalves, Format::kMin, Format::kOffset, Format::kSpan>;
   PanelGroup buffer[kPanels][kLongRun];
   const PanelGroup* panels[kPanels] = {buffer[0], buffer[1]};
-  const uint8_t* at[kPanels * kPanelRows];
-  for (int64_t r = 0; r < kPanels * kPanelRows; r++) {  // rows past the end repeat the last one and are not stored
-    int64_t source = row + (r < valid ? r : valid - 1);
-    at[r] = reinterpret_cast<const uint8_t*>(args.weights) + static_cast<uint64_t>(source) * args.row_bytes;
-  }
-  int used = valid > kPanelRows ? 2 : 1;
-  bool more = row + valid < args.row_end;
-  const uint8_t* ahead = more ? at[0] + static_cast<uint64_t>(valid) * args.row_bytes : nullptr;
-  int64_t total = args.n_in / 32, run = i_end - i < kTile ? kShortRun : kLongRun;
+  const int64_t stride = static_cast<int64_t>(args.row_bytes);
+  const uint8_t* weights = reinterpret_cast<const uint8_t*>(args.weights) + row * stride;
+  const uint8_t* ahead = row + valid < args.row_end ? weights + valid * stride : nullptr;
+  const int64_t total = args.n_in / 32, run = i_end - i < kTile ? kShortRun : kLongRun;
   for (int64_t first = 0; first < total; first += run) {
     int64_t count = total - first < run ? total - first : run;
-    for (int p = 0; p < used; p++) {
-      unpack_run<Format>(at + p * kPanelRows, count, buffer[p]);
-      if (ahead == nullptr) continue;
-      int64_t bytes = count / Format::kGroups * Format::kBytes * kPanelRows;
-      prefetch(ahead, bytes);
-      ahead += bytes;
+    int64_t bytes = count / Format::kGroups * Format::kBytes;
+    for (int64_t done = 0; done < valid; done += kPanelRows) {
+      PanelRows rows{weights + done * stride, stride};
+      PanelGroup* groups = buffer[done / kPanelRows];
+      if (valid - done >= kPanelRows) {
+        unpack_run<Format>(rows, count, groups);
+      } else {
+        unpack_short_run<Format>(rows, valid - done, count, groups);
+      }
+      if (ahead != nullptr) {
+        prefetch(ahead, bytes * kPanelRows);
+        ahead += bytes * kPanelRows;
+      }
     }
-    if (used == 2) {
+    weights += bytes;
+    if (valid > kPanelRows) {
       dot_tiles<Shape, 2>(args, panels, first, count, i, i_end, row, valid);
     } else {
       dot_tiles<Shape, 1>(args, panels, first, count, i, i_end, row, valid);

@@ -28,7 +28,12 @@ struct alignas(32) PanelGroup {
   float min[2][8];
 };
 
-using PanelRows = const uint8_t* const*;  // 8 pointers, one block of each row
+/// One block of each of 8 rows at equal distances: all addresses come from two registers.
+struct PanelRows {
+  const uint8_t* first;
+  ptrdiff_t stride;
+  const uint8_t* operator[](int r) const { return first + r * stride; }
+};
 
 inline __m256i load256(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
