@@ -98,11 +98,14 @@ BENCHMARK(bm_matmul)->Apply(matmul_cases)->Unit(benchmark::kMillisecond);
 void bm_memory_sum(benchmark::State& state) {
   std::span<const uint8_t> bytes = random_bytes();
   for (auto _ : state) {
-    uint64_t sum[8] = {};
-    for (size_t i = 0; i + 64 <= kDecodeBytes; i += 64) {
-      uint64_t line[8];
-      std::memcpy(line, bytes.data() + i, 64);
-      for (int j = 0; j < 8; j++) sum[j] += line[j];
+    uint64_t sum[4] = {};
+    constexpr size_t kPart = kDecodeBytes / 4;  // four streams: one alone does not fill the memory channels
+    for (size_t i = 0; i < kPart; i += 64) {
+      for (size_t part = 0; part < 4; part++) {
+        uint64_t line[8];
+        std::memcpy(line, bytes.data() + part * kPart + i, 64);
+        sum[part] += line[0] + line[1] + line[2] + line[3] + line[4] + line[5] + line[6] + line[7];
+      }
     }
     benchmark::DoNotOptimize(sum);
   }

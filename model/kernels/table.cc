@@ -1,4 +1,6 @@
 // Which kernels this processor runs: the tables are filled once, the level is chosen by cpuid and LLMD_CPU.
+#include <cpuid.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,9 +22,13 @@ const KernelTable& scalar_table() {
   return table;
 }
 
-// True when processor and kernel (the ymm state) support every extension the *_avx2.cc files are compiled with.
+// True when the processor has every extension the *_avx2.cc files are compiled with, and the system keeps the ymm
+// registers (the first builtin asks that too; neither knows F16C by name in every compiler).
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  constexpr unsigned kF16c = 1u << 29;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & kF16c) == 0) return false;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
 const KernelTable& avx2_table() {

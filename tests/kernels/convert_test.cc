@@ -148,30 +148,6 @@ TEST_P(Convert, KvStoreRoundsTiesToEven_AndKeepsSpecialValues) {
   EXPECT_EQ(bf16[4], kInf);
 }
 
-TEST(KernelTable, KvBytesFollowTheLayouts) {
-  EXPECT_EQ(kv_bytes(KvType::kF32, 576), 2304u);
-  EXPECT_EQ(kv_bytes(KvType::kF16, 576), 1152u);
-  EXPECT_EQ(kv_bytes(KvType::kBF16, 576), 1152u);
-  EXPECT_EQ(kv_bytes(KvType::kQ8_0, 576), 612u);
-}
-
-TEST(KernelTable, HasAKernelForExactlyTheSupportedTypes) {
-  for (const std::string& level : all_levels()) {
-    const KernelTable* table = kernels_at(level);
-    if (table == nullptr) continue;
-    EXPECT_EQ(table->level, level);
-    std::vector<TensorType> types = all_types();
-    for (size_t id = 0; id < 64; id++) {
-      bool known = std::find(types.begin(), types.end(), static_cast<TensorType>(id)) != types.end();
-      EXPECT_EQ(table->matmul[id] != nullptr, known) << id;
-      EXPECT_EQ(table->dequantize[id] != nullptr, known) << id;
-    }
-  }
-  EXPECT_EQ(kernels_at("quantum"), nullptr);
-  EXPECT_FALSE(type_uses_q8(TensorType::kBF16));
-  EXPECT_TRUE(type_uses_q8(TensorType::kQ4_K));
-}
-
 INSTANTIATE_TEST_SUITE_P(Levels, Convert, testing::ValuesIn(all_levels()),
                          [](const auto& level) { return level.param; });
 
