@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <ostream>
 
 #include "tests/gguf/gguf_builder.h"
 
@@ -19,6 +20,10 @@ struct HostileCase {
   std::string part;    // where the error must point
   std::string reason;  // what its message must contain
 };
+
+void PrintTo(const HostileCase& hostile, std::ostream* out) {
+  *out << hostile.name;
+}
 
 TensorSpec f32(std::string name, std::vector<uint64_t> dims) {
   return {std::move(name), std::move(dims), 0};
@@ -50,6 +55,9 @@ const std::vector<HostileCase>& hostile_cases() {
       {"KeyNameEmpty", [](GgufBuilder& b) { b.u32("", 1); }, "key 1", "empty name"},
       {"KeyNameNotUtf8", [](GgufBuilder& b) { b.u32("a\xff", 1); }, "key 1", "UTF-8"},
       {"KeyNameOverlongUtf8", [](GgufBuilder& b) { b.u32("a\xc0\xaf", 1); }, "key 1", "UTF-8"},
+      {"KeyNameOverlongUtf8OfThree", [](GgufBuilder& b) { b.u32("a\xe0\x80\xaf", 1); }, "key 1", "UTF-8"},
+      {"KeyNameOverlongUtf8OfFour", [](GgufBuilder& b) { b.u32("a\xf0\x80\x80\xaf", 1); }, "key 1", "UTF-8"},
+      {"KeyNameAboveUnicode", [](GgufBuilder& b) { b.u32("a\xf4\x90\x80\x80", 1); }, "key 1", "UTF-8"},
       {"KeyNameSurrogateUtf8", [](GgufBuilder& b) { b.u32("a\xed\xa0\x80", 1); }, "key 1", "UTF-8"},
       {"KeyNameCutUtf8", [](GgufBuilder& b) { b.u32("a\xf0\x9f\x98", 1); }, "key 1", "UTF-8"},
       {"KeyNameWithNul", [](GgufBuilder& b) { b.u32(std::string("a\0b", 3), 1); }, "key 1", "UTF-8"},
