@@ -57,7 +57,7 @@ def install(work):
         print("SKIPPED: npm does not run here:", e)
         return False
     if done.returncode:
-        print("SKIPPED: npm cannot install the peer:", done.stderr.strip()[-400:])
+        print("SKIPPED: npm cannot install the peer:", done.stderr.strip()[:400])
     return done.returncode == 0
 
 

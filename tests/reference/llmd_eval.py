@@ -40,7 +40,7 @@ class Llmd:
         return out.astype(np.float64)
 
     def greedy(self, model, tokens, n, kv_type="f32"):
-        return self.run(model, tokens, "--greedy", str(n), kv_type=kv_type)["greedy"]
+        return self.run(model, tokens, "--greedy", str(n), kv_type=kv_type)["greedy_tokens"]
 
 
 def relative_error(got, want):
