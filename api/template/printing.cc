@@ -296,6 +296,7 @@ Value from_json(Runtime& runtime, const nlohmann::ordered_json& json, bool trust
       return runtime.string(json.get_ref<const std::string&>(), trusted);
     case Type::array: {
       const Value list = runtime.list({});
+      list.list().items.reserve(json.size());
       for (const auto& item : json) runtime.append(&list.list(), from_json(runtime, item, trusted));
       return list;
     }
