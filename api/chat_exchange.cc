@@ -17,7 +17,6 @@ ChatExchange::ChatExchange(Engine& engine, PreparedChat chat, const HttpOptions&
 }
 
 ChatExchange::~ChatExchange() {
-  mailbox_->detach();
   cancel_generation();
 }
 
@@ -144,6 +143,7 @@ void ChatExchange::abort(const Error& error) {
 }
 
 void ChatExchange::cancel_generation() {
+  mailbox_->detach();
   if (generation_) engine_.cancel(*std::exchange(generation_, {}));
 }
 

@@ -105,8 +105,8 @@ void HttpSession::start() {
 
 void HttpSession::close() {
   error_code ignored;
-  read_timer_.cancel();
-  write_timer_.cancel();
+  disarm_read();
+  disarm_write();
   wake_timer_.cancel();
   socket_.close(ignored);
 }
@@ -120,6 +120,12 @@ void HttpSession::stop() {
   }
 }
 
+void HttpSession::abandon() {
+  peer_gone_ = true;
+  if (exchange_ != nullptr) exchange_->peer_gone();
+  close();
+}
+
 HttpSession::Task<void> HttpSession::run() {
   while (co_await serve_one()) {
   }
@@ -130,7 +136,7 @@ HttpSession::Task<bool> HttpSession::serve_one() {
   HttpRequest request;
   HttpReply reply;
   const ReadEnd end = co_await read_request(request, reply);
-  read_timer_.cancel();
+  disarm_read();
   if (end == ReadEnd::kClosed) co_return false;
   ++context_.stats.requests_total;
   bool keep = false;
@@ -149,13 +155,18 @@ HttpSession::Task<bool> HttpSession::serve_one() {
 void HttpSession::arm_read(Clock::time_point deadline) {
   read_expired_ = false;
   read_timer_.expires_at(deadline);
-  read_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+  read_timer_.async_wait([weak = weak_from_this(), arming = ++read_arming_](const error_code& error) {
     const auto self = weak.lock();
-    if (error || !self || self->read_timer_.expiry() > Clock::now()) return;
+    if (error || !self || self->read_arming_ != arming) return;
     self->read_expired_ = true;
     error_code ignored;
     self->socket_.cancel(ignored);
   });
+}
+
+void HttpSession::disarm_read() {
+  ++read_arming_;
+  read_timer_.cancel();
 }
 
 HttpSession::Task<bool> HttpSession::wait_first_byte() {
@@ -275,12 +286,17 @@ void HttpSession::release_body() {
 
 void HttpSession::arm_write(Clock::time_point deadline) {
   write_timer_.expires_at(deadline);
-  write_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+  write_timer_.async_wait([weak = weak_from_this(), arming = ++write_arming_](const error_code& error) {
     const auto self = weak.lock();
-    if (error || !self || self->write_timer_.expiry() > Clock::now()) return;
+    if (error || !self || self->write_arming_ != arming) return;
     self->peer_gone_ = true;
     self->close();
   });
+}
+
+void HttpSession::disarm_write() {
+  ++write_arming_;
+  write_timer_.cancel();
 }
 
 HttpSession::Task<bool> HttpSession::write(std::string_view bytes) {
@@ -288,7 +304,7 @@ HttpSession::Task<bool> HttpSession::write(std::string_view bytes) {
     if (!socket_.is_open()) co_return false;
     arm_write(Clock::now() + context_.options.send_stall);
     const auto [error, size] = co_await socket_.async_write_some(asio::buffer(bytes.data(), bytes.size()), kTuple);
-    write_timer_.cancel();
+    disarm_write();
     if (error) {
       peer_gone_ = true;
       co_return false;

@@ -57,6 +57,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void close();
   /// Ends what it is doing with an error to the client and closes.
   void stop();
+  /// Drops whatever it is doing. Nothing of it reaches the engine, or comes from there, afterwards.
+  void abandon();
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
@@ -86,7 +88,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void start_watch();
   void on_wake();
   void arm_read(Clock::time_point deadline);
+  void disarm_read();
   void arm_write(Clock::time_point deadline);
+  void disarm_write();
   bool account_body(uint64_t bytes);
   void release_body();
   void log(const HttpRequest& request, int status, const ChatExchange* exchange);
@@ -96,6 +100,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::function<void(HttpSession*)> on_end_;
   boost::beast::flat_buffer buffer_;
   boost::asio::steady_timer read_timer_, write_timer_, wake_timer_;
+  // A timer that has fired may still have its handler queued when it is disarmed: the handler then finds a newer
+  // number.
+  uint64_t read_arming_ = 0, write_arming_ = 0;
   bool read_expired_ = false, idle_ = true;
   bool watching_ = false, watch_stop_ = false, peer_half_closed_ = false, peer_gone_ = false;
   Clock::time_point idle_since_, request_start_;

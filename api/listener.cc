@@ -259,8 +259,15 @@ void HttpServer::Impl::stop() {
     asio::post(io_, [this] { stop_on_thread(); });
     thread_.join();
     if (!unix_path_.empty()) unlink(unix_path_.c_str());
+    unix_path_.clear();
   }
   prepare_.join();
+  // No thread runs io_ any more. What is left of the sessions ends here, in order, and not when io_ is destroyed.
+  for (HttpSession* session : sessions_) session->abandon();
+  for (int i = 0; i < 4; ++i) {
+    io_.restart();
+    io_.poll();
+  }
 }
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
