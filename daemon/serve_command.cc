@@ -1,0 +1,91 @@
+// `llmd serve`: the HTTP server is up first, the model is loaded behind it, signals end it.
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "api/listener.h"
+#include "daemon/commands.h"
+#include "daemon/notify.h"
+#include "daemon/scheduler.h"
+#include "daemon/serve_limits.h"
+#include "daemon/signals.h"
+
+namespace llmd {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kExitConfig = 78;  // systemd does not restart on it
+
+std::string listen_text(const ListenAddress& address) {
+  bool ipv6 = address.host.find(':') != std::string::npos && address.host.rfind("unix:", 0) != 0;
+  if (address.host.rfind("unix:", 0) == 0) return address.host;
+  return (ipv6 ? "[" + address.host + "]" : address.host) + ":" + std::to_string(address.port);
+}
+
+/// Waits until the model is loaded. Returns 0 when it serves, SIGTERM or SIGINT when told to end, -1 when it failed.
+int wait_until_ready(Signals& signals, const Scheduler& scheduler) {
+  while (true) {
+    int signal = signals.wait(milliseconds(200));
+    if (signal == SIGTERM || signal == SIGINT) return signal;
+    if (scheduler.load_error()) return -1;
+    EngineStatus status = scheduler.status();
+    if (status.phase == EngineStatus::Phase::kReady) return 0;
+    notify_extend_timeout(std::chrono::seconds(30));
+    notify_status(status.phase_detail + " " + std::to_string(static_cast<int>(status.progress * 100)) + " %");
+    if (watchdog_interval()) notify_watchdog();
+  }
+}
+
+void wait_for_end(Signals& signals) {
+  while (true) {
+    int signal = signals.wait(milliseconds(1000));
+    if (signal == SIGTERM || signal == SIGINT) return;
+    if (watchdog_interval()) notify_watchdog();
+  }
+}
+
+// Running answers may end within the drain time; a second signal ends the waiting.
+void drain(Signals& signals, HttpServer& server, Scheduler& scheduler, int32_t seconds) {
+  spdlog::info("draining: running requests have {} s", seconds);
+  notify_stopping("draining");
+  server.begin_drain();
+  scheduler.begin_drain();
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (!scheduler.idle() && std::chrono::steady_clock::now() < deadline) {
+    int signal = signals.wait(milliseconds(50));
+    if (signal == SIGTERM || signal == SIGINT) break;
+  }
+}
+
+}  // namespace
+
+int run_serve(const Options& options) {
+  Result<Signals> signals = Signals::create();
+  if (!signals.ok()) return report(signals.error());
+  Scheduler scheduler(options);
+  HttpOptions http;
+  http.listen = listen_text(options.listen);
+  http.body_bytes_total_max = kHttpBudgetBytes / 2;
+  Result<std::unique_ptr<HttpServer>> server = HttpServer::start(http, scheduler);
+  if (!server.ok()) return report(server.error());
+  spdlog::info("listening on {}",
+               options.listen.port == 0 ? options.listen.host + ":" + std::to_string((*server)->port()) : http.listen);
+  scheduler.start();
+  int outcome = wait_until_ready(*signals, scheduler);
+  if (outcome == 0) {
+    spdlog::info("ready: serving {} on port {}", scheduler.info().model_id, (*server)->port());
+    notify_ready("serving " + scheduler.info().model_id);
+    wait_for_end(*signals);
+    drain(*signals, **server, scheduler, options.drain_seconds);
+  }
+  scheduler.stop();
+  (*server)->stop();
+  if (outcome != -1) return 0;
+  Error error = *scheduler.load_error();
+  report(error);
+  return error.code == "plan_does_not_fit" || error.code == "invalid_context" ? kExitConfig : 1;
+}
+
+}  // namespace llmd
