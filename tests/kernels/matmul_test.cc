@@ -63,7 +63,7 @@ TEST_P(Matmul, IsCloseToDoublePrecision_ForRandomAndExtremeBlocks) {
 
 TEST_P(Matmul, KeepsEveryByte_ForAnyBatchRowRangeAndGather) {
   TensorType type = GetParam().type;
-  int64_t n_in = 512, n_out = 37;
+  int64_t n_in = 1280, n_out = 37;  // not a whole number of the runs in which AVX2 unpacks
   Matrix m = random_matrix(type, n_out, n_in, Fill::kRandom, 3);
   Inputs x = random_inputs(512, n_in, 4);
   std::vector<float> whole = run_matmul(*table_, m, x, 0, n_out);
