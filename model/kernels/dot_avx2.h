@@ -35,9 +35,7 @@ struct DotShape {
 };
 
 inline __m256i broadcast4(const void* p) {
-  int value;
-  std::memcpy(&value, p, sizeof value);
-  return _mm256_set1_epi32(value);
+  return _mm256_set1_epi32(load_as<int>(p));
 }
 
 // Pins a running sum where it stands: without it the compiler reorders integer additions into a balanced tree, whose

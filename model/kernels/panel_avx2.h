@@ -15,7 +15,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+
+#include "model/kernels/half.h"
 
 namespace llmd {
 namespace {
@@ -45,12 +46,6 @@ inline void store256(void* p, __m256i v) {
   _mm256_store_si256(static_cast<__m256i*>(p), v);
 }
 
-inline int load_u32(const uint8_t* p) {
-  int value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
-
 /// 16 bytes at `offset` of each of 8 rows: out[c] holds bytes 4c..4c+3 of every row.
 inline void transpose16(PanelRows rows, ptrdiff_t offset, __m256i out[4]) {
   __m256i a[4];
@@ -67,9 +62,10 @@ inline void transpose16(PanelRows rows, ptrdiff_t offset, __m256i out[4]) {
 }
 
 inline __m256i gather_u32(PanelRows rows, ptrdiff_t offset) {
-  return _mm256_setr_epi32(load_u32(rows[0] + offset), load_u32(rows[1] + offset), load_u32(rows[2] + offset),
-                           load_u32(rows[3] + offset), load_u32(rows[4] + offset), load_u32(rows[5] + offset),
-                           load_u32(rows[6] + offset), load_u32(rows[7] + offset));
+  return _mm256_setr_epi32(load_as<int>(rows[0] + offset), load_as<int>(rows[1] + offset),
+                           load_as<int>(rows[2] + offset), load_as<int>(rows[3] + offset),
+                           load_as<int>(rows[4] + offset), load_as<int>(rows[5] + offset),
+                           load_as<int>(rows[6] + offset), load_as<int>(rows[7] + offset));
 }
 
 /// 8 bytes at `offset` of each of 8 rows, as two vectors of 4 bytes a row.
@@ -77,8 +73,7 @@ inline void transpose8(PanelRows rows, ptrdiff_t offset, __m256i& first, __m256i
   __m128d a[4];
 #pragma GCC unroll 4
   for (int r = 0; r < 4; r++) {  // rows 0,1  2,3  4,5  6,7
-    __m128d low = _mm_load_sd(reinterpret_cast<const double*>(rows[2 * r] + offset));
-    a[r] = _mm_loadh_pd(low, reinterpret_cast<const double*>(rows[2 * r + 1] + offset));
+    a[r] = _mm_set_pd(load_as<double>(rows[2 * r + 1] + offset), load_as<double>(rows[2 * r] + offset));
   }
   __m256 even = _mm256_castpd_ps(_mm256_insertf128_pd(_mm256_castpd128_pd256(a[0]), a[2], 1));
   __m256 odd = _mm256_castpd_ps(_mm256_insertf128_pd(_mm256_castpd128_pd256(a[1]), a[3], 1));
