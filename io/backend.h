@@ -24,7 +24,8 @@ struct BackendRead {
   uint32_t length = 0;
   uint64_t offset = 0;
   std::byte* buffer = nullptr;
-  uint32_t tag = 0;  // below kBackendReadsMax, unique among the reads in flight
+  uint32_t tag = 0;       // below kBackendReadsMax, unique among the reads in flight
+  bool may_block = true;  // starting it may sleep in the kernel (DirectFile::may_block)
 };
 
 struct BackendResult {

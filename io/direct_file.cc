@@ -1,7 +1,9 @@
 #include "io/direct_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +13,10 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
 
 namespace llmd {
 
@@ -41,6 +47,14 @@ uint32_t advertised_block_bytes(int fd) {
   if ((status.stx_mask & STATX_DIOALIGN) == 0) return kBlockBytesMin;
   if (status.stx_dio_offset_align == 0) return 0;
   return std::max({status.stx_dio_mem_align, status.stx_dio_offset_align, kBlockBytesMin});
+}
+
+/// File systems whose direct reads are queued at the device and not waited for.
+bool starts_reads_without_waiting(int fd) {
+  struct statfs status {};
+  if (fstatfs(fd, &status) != 0) return false;
+  auto type = static_cast<uint64_t>(status.f_type) & 0xFFFFFFFFu;
+  return type == EXT4_SUPER_MAGIC || type == XFS_SUPER_MAGIC || type == BTRFS_SUPER_MAGIC || type == F2FS_SUPER_MAGIC;
 }
 
 /// Reads one block at an odd multiple of `block`, to an address that is an odd multiple too: what the kernel accepts
@@ -112,6 +126,7 @@ Status DirectFile::use_direct_reads() {
                            uint64_t{0});
   }
   direct_ = true;
+  may_block_ = !starts_reads_without_waiting(fd_);
   block_bytes_ = block;
   mode_reason_ = "O_DIRECT, " + std::to_string(block) + "-byte blocks";
   return {};
@@ -137,6 +152,7 @@ DirectFile& DirectFile::operator=(DirectFile&& other) noexcept {
   path_ = std::move(other.path_);
   mode_reason_ = std::move(other.mode_reason_);
   direct_ = other.direct_;
+  may_block_ = other.may_block_;
   block_bytes_ = other.block_bytes_;
   identity_ = other.identity_;
   return *this;

@@ -38,6 +38,8 @@ class DirectFile {
   /// Offsets, lengths and buffer addresses of reads are multiples of this; at least 512, a power of two, at most 64
   /// KiB.
   uint32_t block_bytes() const { return block_bytes_; }
+  /// Whether starting a read may sleep in the kernel: true but for direct reads of file systems known not to.
+  bool may_block() const { return may_block_; }
   const FileIdentity& identity() const { return identity_; }
   /// The identity now, by fstat: differs when the file was written in place or truncated.
   Result<FileIdentity> current_identity() const;
@@ -50,7 +52,7 @@ class DirectFile {
 
   int fd_ = -1;
   std::string path_, mode_reason_;
-  bool direct_ = false;
+  bool direct_ = false, may_block_ = true;
   uint32_t block_bytes_ = 4096;
   FileIdentity identity_;
 };

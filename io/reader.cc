@@ -19,7 +19,7 @@ Result<std::unique_ptr<Backend>> create_threads(const ReaderOptions& options, co
 
 Result<std::unique_ptr<Backend>> create_backend(const ReaderOptions& options) {
   if (options.path == ReaderOptions::Path::kThreads) return create_threads(options, "asked for");
-  auto ring = UringBackend::create();
+  auto ring = UringBackend::create(options.threads);
   if (ring.ok()) return std::unique_ptr<Backend>(std::move(ring).value());
   if (options.path == ReaderOptions::Path::kUring) return std::move(ring).error();
   return create_threads(options, ring.error().message);

@@ -71,7 +71,7 @@ struct ReaderOptions {
   uint64_t bytes_in_flight_max = 64u << 20;
   uint32_t chunk_bytes = 1u << 20;  // reads are cut into pieces of at most this size (rounded to the block)
   uint32_t queue_reads_max = 4096;  // submitted and unfinished at once; more is a bug of the caller
-  uint32_t threads = 8;             // of the fallback path
+  uint32_t threads = 8;             // of the fallback path, and of the ring for files that may block
   uint32_t retry_pause_us = 1000;   // after the first EAGAIN; doubles with each further one in a row
 };
 

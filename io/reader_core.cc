@@ -223,6 +223,7 @@ void ReaderCore::start_operation(Operation* operation) {
   request.length = operation->length;
   request.offset = operation->offset;
   request.buffer = read.buffer + (operation->offset - read.offset);
+  request.may_block = read.file->may_block();
   request.tag = static_cast<uint32_t>(operation - operations_.data());
   backend_->start(request);
 }
@@ -294,9 +295,11 @@ void ReaderCore::on_error(Operation* operation, int error_number) {
     return resume(operation, error_number == EINTR ? 0 : std::min(pause_ns, kPauseNsMax));
   }
   if (!is_medium_error(error_number)) return fail(operation, error_number);
-  uint64_t smallest = std::max<uint64_t>(kPageBytes, operation->read->file->block_bytes());
-  if (operation->length > smallest) {
-    operation->length = static_cast<uint32_t>(std::max(smallest, align_down(operation->length / 2, smallest)));
+  uint64_t page = std::max<uint64_t>(kPageBytes, operation->read->file->block_bytes());
+  uint64_t next_page = align_down(operation->offset, page) + page;
+  if (operation->offset + operation->length > next_page) {
+    uint64_t middle = align_down(operation->offset + operation->length / 2, page);
+    operation->length = static_cast<uint32_t>(std::max(next_page, middle) - operation->offset);
   } else if (operation->last_try) {
     return fail(operation, error_number);
   } else {

@@ -10,8 +10,8 @@
 //   short                               goes on at the last whole block; counted as an attempt when no block came
 //   0                                   the file ended early: truncated
 //   EINTR, EAGAIN, ENOMEM               again, after a growing pause; kAttemptsMax in a row without progress
-//   a medium error (EIO, ...)           again with half the length, down to one page, twice there: so the failing
-//                                       page is known and one bad answer of a drive is survived
+//   a medium error (EIO, ...)           again with half the length, down to one page of the file, twice there: so the
+//                                       failing page is known and one bad answer of a drive is survived
 //   anything else                       the error of the read
 //
 // A read fails once, with the lowest offset; its other pieces are waited for, not retried. Cancelling is not stopping:

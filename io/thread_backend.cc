@@ -7,9 +7,11 @@
 
 namespace llmd {
 
-Result<std::unique_ptr<ThreadBackend>> ThreadBackend::create(uint32_t threads, const std::string& why) {
+Result<std::unique_ptr<ThreadBackend>> ThreadBackend::create(uint32_t threads, const std::string& why,
+                                                             std::function<void()> on_result) {
   uint32_t wanted = std::clamp(threads, 1u, kBackendReadsMax);
   std::unique_ptr<ThreadBackend> backend(new ThreadBackend);
+  backend->on_result_ = std::move(on_result);
   backend->threads_.reserve(wanted);
   while (backend->threads_.size() < wanted) {
     auto thread = Thread::start("io-" + std::to_string(backend->threads_.size()), kIoStackBytes,
@@ -32,7 +34,9 @@ void ThreadBackend::work() {
     BackendResult result{read.tag, pread_once(read)};
     lock.lock();
     results_.push(result);
-    if (results_.count == 1) results_changed_.notify_one();
+    if (results_.count > 1) continue;
+    results_changed_.notify_one();
+    if (on_result_) on_result_();
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -19,8 +20,10 @@ namespace llmd {
 
 class ThreadBackend final : public Backend {
  public:
-  /// `threads` is clamped to [1, kBackendReadsMax]; `why` is the start of reason().
-  static Result<std::unique_ptr<ThreadBackend>> create(uint32_t threads, const std::string& why);
+  /// `threads` is clamped to [1, kBackendReadsMax]; `why` is the start of reason(). `on_result`, if any, is called by a
+  /// pool thread when there are results after there were none; it must not call back.
+  static Result<std::unique_ptr<ThreadBackend>> create(uint32_t threads, const std::string& why,
+                                                       std::function<void()> on_result = {});
   ~ThreadBackend() override { close(); }
 
   void start(const BackendRead& read) override;
@@ -51,6 +54,7 @@ class ThreadBackend final : public Backend {
   void work();
 
   std::string name_ = "threads", reason_;
+  std::function<void()> on_result_;
   std::mutex mutex_;  // guards everything down to the threads
   std::condition_variable started_changed_, results_changed_;
   FixedQueue<BackendRead> started_;

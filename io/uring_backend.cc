@@ -57,10 +57,12 @@ std::string uring_denial(int error_number, std::string_view sysctl) {
   return std::string("io_uring does not work here: ") + std::strerror(error_number);
 }
 
-Result<std::unique_ptr<UringBackend>> UringBackend::create() {
+Result<std::unique_ptr<UringBackend>> UringBackend::create(uint32_t threads) {
   std::unique_ptr<UringBackend> backend(new UringBackend);
   LLMD_RETURN_IF_ERROR(backend->set_up());
   LLMD_RETURN_IF_ERROR(backend->prove());
+  LLMD_ASSIGN_OR_RETURN(backend->threads_, ThreadBackend::create(threads, "reads that may block",
+                                                                 [self = backend.get()] { self->wake(); }));
   return backend;
 }
 
@@ -108,6 +110,7 @@ Status UringBackend::prove() {
 }
 
 UringBackend::~UringBackend() {
+  threads_.reset();  // they write to the eventfd
   if (ring_made_) io_uring_queue_exit(&ring_);
   if (event_fd_ >= 0) ::close(event_fd_);
 }
@@ -121,6 +124,10 @@ void UringBackend::arm_wake() {
 }
 
 void UringBackend::start(const BackendRead& read) {
+  if (read.may_block) {
+    ++in_threads_;
+    return threads_->start(read);
+  }
   io_uring_sqe* entry = io_uring_get_sqe(&ring_);
   LLMD_CHECK(entry != nullptr);
   io_uring_prep_read(entry, read.fd, read.buffer, read.length, read.offset);
@@ -130,6 +137,7 @@ void UringBackend::start(const BackendRead& read) {
 size_t UringBackend::wait(std::span<BackendResult> results, int64_t timeout_ns) {
   bool was_armed = wake_armed_;
   size_t count = reap(results);
+  count += take_from_threads(results.subspan(count));
   // A wake-up that came since the last call must not be slept over.
   if (count > 0 || was_armed != wake_armed_) timeout_ns = 0;
   if (!wake_armed_ && !closing_) arm_wake();
@@ -151,7 +159,15 @@ size_t UringBackend::wait(std::span<BackendResult> results, int64_t timeout_ns) 
       nanosleep(&pause, nullptr);
     }
   }
-  return count + reap(results.subspan(count));
+  count += reap(results.subspan(count));
+  return count + take_from_threads(results.subspan(count));
+}
+
+size_t UringBackend::take_from_threads(std::span<BackendResult> results) {
+  if (in_threads_ == 0 || results.empty()) return 0;
+  size_t count = threads_->wait(results, 0);
+  in_threads_ -= static_cast<uint32_t>(count);
+  return count;
 }
 
 size_t UringBackend::reap(std::span<BackendResult> results) {
@@ -180,6 +196,7 @@ void UringBackend::wake() {
 }
 
 void UringBackend::close() {
+  threads_->close();
   // The kernel owns event_value_ until the armed read has come back.
   closing_ = true;
   wake();
