@@ -32,7 +32,7 @@ struct MatmulArgs {
   const std::byte* weights = nullptr;  // row 0 of the matrix [n_out, n_in], rows `row_bytes` apart
   uint64_t row_bytes = 0;
   int64_t n_in = 0;
-  int64_t row_begin = 0, row_end = 0;  // weight rows (outputs) to compute
+  int64_t row_begin = 0, row_end = 0;  // weight rows (outputs) to compute; ranges of 16 share the most work
   Activations x;
   const uint32_t* x_rows = nullptr;  // activation row of each of the x_count inputs; null: 0, 1, 2, ...
   int64_t x_count = 0;
@@ -50,7 +50,8 @@ struct KernelTable {
   MatmulFn matmul[64] = {};          // by TensorType id; null: no kernel for this type
   DequantizeFn dequantize[64] = {};  // one row of n weights to floats
 
-  /// x[n] (n a multiple of 32) to the q8 form.
+  /// x[n] (n a multiple of 32) to the q8 form, ties to even, values in [-127, 127]. A block below 2^-100 is zero; a
+  /// block with a NaN or an infinity has such a scale, so that the outputs show it. Same bytes at every level.
   void (*quantize_row)(const float* x, int64_t n, int8_t* values, float* scales, int16_t* sums);
 
   /// out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i]
