@@ -117,7 +117,7 @@ def main():
             failures += 1
             print(f"{case.name:24s}   FAIL  {type(e).__name__}: {e}", flush=True)
     print(f"{len(cases)} models, {failures} failures")
-    return 1 if failures else 0
+    return 1 if failures or not cases else 0
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from ref_deepseek2 import Model
 
 SHORT, LONG, GREEDY = 9, 140, 6
 FLOAT_BOUND, BLOCK_BOUND = 1e-5, 0.08
-# A value next to a rounding edge of the cache type may fall on the other side of it.
-KV_BOUND = {"f16": 1e-4, "bf16": 1e-3}
+# The cost of a rounded cache, relative to what it costs the reference. Values next to a rounding edge fall on either
+# side of it, so the two are not the same; a cost far below says that the cache is not rounded at all.
+KV_TYPES, KV_COST_MIN, KV_COST_MAX = ("f16", "bf16", "q8_0"), 0.6, 1.4
 CLEAR_LEAD = 1e-4     # a greedy winner by less than this may lose to rounding
 CLEAR_MARGIN = 2e-6   # so may an expert's place among the chosen
 
@@ -69,18 +70,17 @@ def check_case(case, llmd, folder, report):
 
 
 def check_kv_types(llmd, folder, report):
-    """Rounded caches, against a reference that rounds the same values (Q8_0: is free to choose its blocks)."""
     path = models.build(models.WIDE, folder)
     reference = Model(path)
     for n in (SHORT, LONG):
         tokens = models.prompt(n, len(reference.gguf.metadata["tokenizer.ggml.tokens"]))
         exact = reference.forward(tokens)
-        for kv_type, bound in KV_BOUND.items():
-            want = reference.forward(tokens, kv_type=kv_type)
-            got = llmd.logits(path, tokens, kv_type)
-            report.row(f"kv {kv_type}", f"{n} tokens", relative_error(got, want), bound)
-        own = relative_error(reference.forward(tokens, kv_type="q8_0"), exact)
-        report.row("kv q8_0", f"{n} tokens", relative_error(llmd.logits(path, tokens, "q8_0"), exact), 1.5 * own)
+        for kv_type in KV_TYPES:
+            own = relative_error(reference.forward(tokens, kv_type=kv_type), exact)
+            error = relative_error(llmd.logits(path, tokens, kv_type), exact)
+            report.row(f"kv {kv_type}", f"{n} tokens", error, KV_COST_MAX * own)
+            if error < KV_COST_MIN * own:
+                report.fail(f"kv {kv_type}", f"{n} tokens", f"the cache seems not to be rounded: {own:.2e} expected")
 
 
 def check_demo(path, llmd, report):
@@ -120,7 +120,7 @@ def main():
     if a.demo and a.only in "demo":
         guarded(report, "demo", lambda: check_demo(a.demo, llmd, report))
     print(f"{len(cases)} models, {report.failures} failures")
-    return 1 if report.failures else 0
+    return 1 if report.failures or not cases else 0
 
 
 if __name__ == "__main__":
