@@ -29,11 +29,11 @@ class Llmd:
         except (OSError, subprocess.TimeoutExpired, json.JSONDecodeError) as e:
             raise EvalFailed(f"{type(e).__name__}: {e}") from e
 
-    def logits(self, model, tokens, kv_type="f32"):
+    def logits(self, model, tokens, *more, kv_type="f32"):
         """float64 [tokens, vocab]"""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "logits.npy")
-            self.run(model, tokens, "--logits", path, kv_type=kv_type)
+            self.run(model, tokens, "--logits", path, *more, kv_type=kv_type)
             out = np.load(path)
         if out.dtype != np.float32 or out.ndim != 2 or len(out) != len(tokens):
             raise EvalFailed(f"logits are {out.dtype} {out.shape}, not float32 [{len(tokens)}, vocab]")
