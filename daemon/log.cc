@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace llmd {
@@ -92,6 +93,14 @@ void set_up_logging(LogLevel level, const Environment& environment) {
 
 void set_log_level(LogLevel level) {
   spdlog::set_level(to_spdlog(level));
+}
+
+void log_lines(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    spdlog::info("{}", text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
 }
 
 }  // namespace llmd

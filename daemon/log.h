@@ -22,6 +22,9 @@ void set_up_logging(LogLevel level, const Environment& environment);
 /// May be called again at any time, from any thread.
 void set_log_level(LogLevel level);
 
+/// A text of several lines (a table) at level info, one event for each line.
+void log_lines(std::string_view text);
+
 /// The format of a line; for tests.
 std::unique_ptr<spdlog::formatter> log_formatter(bool journal);
 /// `text` with control characters as \xNN.

@@ -37,6 +37,14 @@ TEST(Log, KeepsAForgedLineInItsOwn) {
   EXPECT_EQ(escape_controls("käse"), "käse");
 }
 
+TEST(Log, WritesATableLineByLine) {
+  ::testing::internal::CaptureStderr();
+  set_up_logging(LogLevel::kInfo, [](std::string_view) { return std::optional<std::string>(); });
+  log_lines("a table\n  core 1\n\n  pool 2\n");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              MatchesRegex("[^\n]* info: a table\n[^\n]* info:   core 1\n[^\n]* info: \n[^\n]* info:   pool 2\n"));
+}
+
 TEST(Log, RecognisesTheJournalByItsStream) {
   struct stat info {};
   ASSERT_EQ(fstat(STDERR_FILENO, &info), 0);
