@@ -30,7 +30,7 @@ TEST(Arena, IsAlignedAndRoundedUp) {
 }
 
 TEST(Arena, TakesNoMemory_BeforeItIsTouched) {
-  auto arena = Arena::reserve(uint64_t{1} << 40);  // a terabyte of address space
+  auto arena = Arena::reserve(uint64_t{1} << 36);  // more than any test machine has free
   ASSERT_TRUE(arena.ok()) << arena.error().to_string();
 }
 
