@@ -89,18 +89,10 @@ HttpSession::~HttpSession() {
   release_body();
 }
 
+// The coroutine is handed over as an object, and its parameter keeps the session alive: with a capturing lambda for the
+// entry, g++ 12 loses the captures.
 void HttpSession::start() {
-  asio::co_spawn(
-      context_.io, [self = shared_from_this()] { return self->run(); },
-      [self = shared_from_this()](std::exception_ptr failure) {
-        try {
-          if (failure) std::rethrow_exception(failure);
-        } catch (const std::exception& exception) {
-          spdlog::error("a connection ended with an exception: {}", exception.what());
-        }
-        self->close();
-        self->on_end_(self.get());
-      });
+  asio::co_spawn(context_.io, run(shared_from_this()), asio::detached);
 }
 
 void HttpSession::close() {
@@ -126,10 +118,16 @@ void HttpSession::abandon() {
   close();
 }
 
-HttpSession::Task<void> HttpSession::run() {
-  while (co_await serve_one()) {
+HttpSession::Task<void> HttpSession::run(std::shared_ptr<HttpSession> self) {
+  try {
+    bool again = true;
+    while (again) again = co_await serve_one();
+    if (socket_.is_open() && !peer_gone_) co_await linger();
+  } catch (const std::exception& exception) {
+    spdlog::error("a connection ended with an exception: {}", exception.what());
   }
-  if (socket_.is_open() && !peer_gone_) co_await linger();
+  close();
+  on_end_(self.get());
 }
 
 HttpSession::Task<bool> HttpSession::serve_one() {
@@ -436,15 +434,20 @@ HttpSession::Task<void> HttpSession::wait_wake(Clock::time_point deadline) {
 void HttpSession::start_watch() {
   watching_ = true;
   watch_stop_ = false;
-  asio::co_spawn(
-      context_.io, [self = shared_from_this()] { return self->watch(); },
-      [self = shared_from_this()](std::exception_ptr) {
-        self->watching_ = false;
-        self->on_wake();
-      });
+  asio::co_spawn(context_.io, watch(shared_from_this()), asio::detached);
 }
 
-HttpSession::Task<void> HttpSession::watch() {
+HttpSession::Task<void> HttpSession::watch(std::shared_ptr<HttpSession> self) {
+  try {
+    co_await watch_peer();
+  } catch (const std::exception& exception) {
+    spdlog::error("a connection is not watched any more: {}", exception.what());
+  }
+  self->watching_ = false;
+  self->on_wake();
+}
+
+HttpSession::Task<void> HttpSession::watch_peer() {
   while (!watch_stop_ && !peer_half_closed_ && buffer_.size() < kReadAheadMax) {
     const auto [error, size] = co_await socket_.async_read_some(buffer_.prepare(4096), kTuple);
     buffer_.commit(size);

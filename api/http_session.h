@@ -69,7 +69,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   // be used again; kClosed: nobody to answer.
   enum class ReadEnd { kChat, kReply, kRefuse, kClosed };
 
-  Task<void> run();
+  Task<void> run(std::shared_ptr<HttpSession> self);
   Task<bool> serve_one();
   Task<bool> wait_first_byte();
   Task<ReadEnd> read_request(HttpRequest& request, HttpReply& reply);
@@ -79,7 +79,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   Task<PrepareOutcome> prepare(HttpRequest& request);
   Task<bool> send_reply(const HttpReply& reply, const HttpRequest& request, bool keep_alive);
   Task<bool> write(std::string_view bytes);
-  Task<void> watch();
+  Task<void> watch(std::shared_ptr<HttpSession> self);
+  Task<void> watch_peer();
   Task<void> stop_watch();
   Task<void> wait_wake(Clock::time_point deadline);
   Task<void> linger();
