@@ -18,12 +18,6 @@ using std::chrono::milliseconds;
 
 constexpr int kExitConfig = 78;  // systemd does not restart on it
 
-std::string listen_text(const ListenAddress& address) {
-  bool ipv6 = address.host.find(':') != std::string::npos && address.host.rfind("unix:", 0) != 0;
-  if (address.host.rfind("unix:", 0) == 0) return address.host;
-  return (ipv6 ? "[" + address.host + "]" : address.host) + ":" + std::to_string(address.port);
-}
-
 /// Waits until the model is loaded. Returns 0 when it serves, SIGTERM or SIGINT when told to end, -1 when it failed.
 int wait_until_ready(Signals& signals, const Scheduler& scheduler) {
   while (true) {
@@ -66,12 +60,11 @@ int run_serve(const Options& options) {
   if (!signals.ok()) return report(signals.error());
   Scheduler scheduler(options);
   HttpOptions http;
-  http.listen = listen_text(options.listen);
+  http.listen = options.listen.to_string();
   http.body_bytes_total_max = kHttpBudgetBytes / 2;
   Result<std::unique_ptr<HttpServer>> server = HttpServer::start(http, scheduler);
   if (!server.ok()) return report(server.error());
-  spdlog::info("listening on {}",
-               options.listen.port == 0 ? options.listen.host + ":" + std::to_string((*server)->port()) : http.listen);
+  spdlog::info("listening on {}", http.listen);
   scheduler.start();
   int outcome = wait_until_ready(*signals, scheduler);
   if (outcome == 0) {
