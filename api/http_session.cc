@@ -169,7 +169,7 @@ void HttpSession::disarm_read() {
 
 HttpSession::Task<bool> HttpSession::wait_first_byte() {
   if (buffer_.size() > 0) co_return true;
-  if (context_.draining || context_.stopping) co_return false;
+  if (context_.stopping) co_return false;  // while draining, a new connection still gets its refusal
   idle_ = true;
   idle_since_ = Clock::now();
   arm_read(idle_since_ + context_.options.keep_alive_idle);

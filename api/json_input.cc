@@ -121,6 +121,12 @@ class Builder {
 }  // namespace
 
 Result<ordered_json> parse_json(std::string_view text, const JsonLimits& limits) {
+  // The library takes a zero byte for the end of the text, and would not look at what follows.
+  const size_t zero = text.find('\0');
+  if (zero != text.npos) {
+    return client_error("invalid_json",
+                        "The body cannot be read: it has a zero byte at byte " + std::to_string(zero + 1) + ".");
+  }
   Builder builder(limits);
   const bool ok = ordered_json::sax_parse(text.begin(), text.end(), &builder);
   if (!ok || builder.failed()) {

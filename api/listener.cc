@@ -193,6 +193,9 @@ void HttpServer::Impl::run() {
 
 asio::awaitable<void> HttpServer::Impl::accept_loop(Acceptor& acceptor) {
   while (!context_.stopping) {
+    // Room is made only for a client that is there.
+    const auto [wait_error] = co_await acceptor.async_wait(Acceptor::wait_read, kTuple);
+    if (wait_error == asio::error::operation_aborted) co_return;
     while (sessions_.size() >= options_.connections_max) {
       close_longest_idle();
       room_timer_.expires_after(kRetryInterval);

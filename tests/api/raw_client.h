@@ -89,7 +89,7 @@ class RawClient {
       response.complete = true;
     } else if (response.headers.count("content-length") != 0) {
       read_exactly(std::stoul(response.headers["content-length"]), response);
-    } else if (response.headers["transfer-encoding"] == "chunked") {
+    } else if (response.headers.count("transfer-encoding") != 0) {
       read_chunks(response);
     } else {
       response.body = read_to_end();
