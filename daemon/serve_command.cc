@@ -61,7 +61,8 @@ int run_serve(const Options& options) {
   Scheduler scheduler(options);
   HttpOptions http;
   http.listen = options.listen.to_string();
-  http.body_bytes_total_max = kHttpBudgetBytes / 2;
+  http.body_bytes_max = kBodyBytesMax;
+  http.body_bytes_total_max = kBodyBytesTotalMax;
   Result<std::unique_ptr<HttpServer>> server = HttpServer::start(http, scheduler);
   if (!server.ok()) return report(server.error());
   spdlog::info("listening on {}", http.listen);
