@@ -125,10 +125,8 @@ Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t
 }  // namespace
 
 int run_bench(const Options& options) {
-  if (options.bench_mode != BenchMode::kDecode && options.bench_mode != BenchMode::kPrefill)
-    return report(client_error("usage", "this version benchmarks decode and prefill"));
   bool decode = options.bench_mode == BenchMode::kDecode;
-  int32_t tokens = options.bench_tokens.value_or(decode ? 64 : 512), depth = options.depth.value_or(0);
+  int32_t tokens = options.bench_tokens.value_or(decode ? 64 : 512), depth = options.depth;
   Measured m;
   double begin = now_seconds();
   Result<LoadedModel> model = open_model(options, 0);

@@ -22,7 +22,7 @@ std::string overview() {
       "llmd serves mixture-of-experts language models that are larger than this machine's memory.\n\n"
       "Usage: llmd COMMAND [FLAGS]\n\nCommands:\n";
   for (const CommandSpec& spec : command_table()) {
-    if (spec.advertised) append_row(out, std::string(spec.name), std::string(spec.summary));
+    append_row(out, std::string(spec.name), std::string(spec.summary));
   }
   append_row(out, "help COMMAND", "explain a command and its flags");
   out +=

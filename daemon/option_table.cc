@@ -78,11 +78,6 @@ Status set_auto_size(Options& options, std::string_view name, std::string_view t
 }
 
 template <auto kMember>
-std::string get_size(const Options& options) {
-  return format_size(options.*kMember);
-}
-
-template <auto kMember>
 std::string get_auto_size(const Options& options) {
   return options.*kMember ? format_size(*(options.*kMember)) : "auto";
 }
@@ -180,20 +175,19 @@ Status set_tokens(Options& options, std::string_view name, std::string_view text
 
 // --- the tables ----------------------------------------------------------------------------------------------------
 
-constexpr std::array<CommandSpec, 7> kCommands = {{
+constexpr std::array<CommandSpec, 6> kCommands = {{
     {Command::kServe, "serve", "", "serve a model over HTTP (the daemon)"},
-    {Command::kPlan, "plan", "", "show how a model would fit into memory, and the speed to expect"},
+    {Command::kPlan, "plan", "", "show how a model would fit into memory"},
     {Command::kInspect, "inspect", "FILE", "show what is in a model file"},
     {Command::kEval, "eval", "", "run a prompt and write its logits or a greedy continuation"},
-    {Command::kBench, "bench", "decode|prefill|io|cache", "measure speed, beside the bound that the drive sets"},
-    {Command::kVerify, "verify", "FILE", "check a model file against its checksums", false},
+    {Command::kBench, "bench", "decode|prefill", "measure the speed of generating, or of reading a prompt"},
     {Command::kChat, "chat", "", "talk to a running daemon from this terminal"},
 }};
 
 constexpr uint32_t kServe = command_bit(Command::kServe), kPlan = command_bit(Command::kPlan),
                    kInspect = command_bit(Command::kInspect), kEval = command_bit(Command::kEval),
-                   kBench = command_bit(Command::kBench), kVerify = command_bit(Command::kVerify),
-                   kChat = command_bit(Command::kChat), kEngine = kServe | kPlan | kEval | kBench;
+                   kBench = command_bit(Command::kBench), kChat = command_bit(Command::kChat),
+                   kEngine = kServe | kPlan | kEval | kBench;
 constexpr bool kSetting = true, kFlagOnly = false;
 constexpr int64_t kTokensMax = 1 << 24;
 
@@ -223,12 +217,8 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      "where to serve: port 0 takes a free one, unix:PATH a socket file", set_listen, get_listen},
     {"alias", "NAME", kText, kServe, kSetting, "", "the model's name in the API (otherwise its own)",
      set_text<&Options::alias>, get_text<&Options::alias>},
-    {"chat-template", "FILE", kText, kServe | kEval, kSetting, "", "a Jinja chat template instead of the model's own",
+    {"chat-template", "FILE", kText, kServe, kSetting, "", "a Jinja chat template instead of the model's own",
      set_path<&Options::chat_template_file>, get_text<&Options::chat_template_file>},
-    {"kv-store", "DIR", kText, kServe, kSetting, "", "keep computed prompts in this folder across restarts",
-     set_path<&Options::kv_store_dir>, get_text<&Options::kv_store_dir>},
-    {"kv-store-size", "SIZE", kSize, kServe, kSetting, "16G", "how much that folder may hold",
-     set_size<&Options::kv_store_bytes>, get_size<&Options::kv_store_bytes>},
     {"drain-seconds", "N", kInteger, kServe, kSetting, "20", "how long running answers may go on after SIGTERM",
      set_integer<&Options::drain_seconds, 0, 86400>, get_integer<&Options::drain_seconds>},
     {"log-level", "LEVEL", kText, kEngine, kSetting, "info", "trace, debug, info, warn or error",
@@ -239,7 +229,6 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      set_switch<&Options::check_config>, nullptr},
     {"print-config", "", kSwitch, kServe, kFlagOnly, "", "print the settings in effect as a config file, and stop",
      set_switch<&Options::print_config>, nullptr},
-    {"measure", "", kSwitch, kPlan, kFlagOnly, "", "also measure the drive", set_switch<&Options::measure>, nullptr},
     {"tokens", "A,B,...", kText, kEval, kFlagOnly, "", "the prompt as token ids", set_tokens, nullptr},
     {"text", "STRING", kText, kEval, kFlagOnly, "", "the prompt as text", set_text<&Options::text>, nullptr},
     {"file", "FILE", kText, kEval, kFlagOnly, "", "the prompt as a text file", set_path<&Options::text_file>, nullptr},
@@ -251,12 +240,8 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      set_auto_integer<&Options::bench_tokens, 1, kTokensMax>, nullptr},
     {"tokens-file", "FILE", kText, kBench, kFlagOnly, "", "feed the token ids of this file (otherwise a fixed list)",
      set_path<&Options::tokens_file>, nullptr},
-    {"depth", "N", kInteger, kBench, kFlagOnly, "auto", "tokens in context beforehand; io: reads in flight",
-     set_auto_integer<&Options::depth, 0, kTokensMax>, nullptr},
-    {"trace", "FILE", kText, kBench, kFlagOnly, "", "the routing trace: written by decode, replayed by cache",
-     set_path<&Options::trace_file>, nullptr},
-    {"write", "", kSwitch, kVerify, kFlagOnly, "", "write the checksums beside the file",
-     set_switch<&Options::write_checksums>, nullptr},
+    {"depth", "N", kInteger, kBench, kFlagOnly, "0", "tokens in context beforehand",
+     set_integer<&Options::depth, 0, kTokensMax>, nullptr},
     {"url", "URL", kText, kChat, kFlagOnly, "http://127.0.0.1:8080", "where the daemon listens",
      set_text<&Options::url>, nullptr},
     {"json", "", kSwitch, kPlan | kInspect | kEval | kBench, kFlagOnly, "", "print one JSON object",

@@ -21,7 +21,6 @@ struct CommandSpec {
   std::string_view name;
   std::string_view positional;  // its one argument without a flag, as shown in the help; empty: none
   std::string_view summary;
-  bool advertised = true;  // false: parsed, but left out of help texts
 };
 
 /// What a config file may write for an option.

@@ -72,7 +72,7 @@ Error unknown_flag(std::string_view flag, const CommandSpec& command) {
   const std::string_view meant = nearest(flag, names);
   if (!meant.empty()) return usage_error(message + "; did you mean --" + std::string(meant) + "?");
   for (const CommandSpec& other : command_table()) {
-    if (other.advertised && find_flag(flag, other.command) != nullptr) {
+    if (find_flag(flag, other.command) != nullptr) {
       return usage_error(message + "; it belongs to llmd " + std::string(other.name));
     }
   }
@@ -82,7 +82,7 @@ Error unknown_flag(std::string_view flag, const CommandSpec& command) {
 Error unknown_command(std::string_view name) {
   std::vector<std::string_view> names;
   for (const CommandSpec& spec : command_table()) {
-    if (spec.advertised) names.push_back(spec.name);
+    names.push_back(spec.name);
   }
   const std::string_view meant = nearest(name, names);
   return usage_error("no command " + quoted(name) + "; " +
@@ -236,16 +236,14 @@ Status take_positional(const CommandLine& line, Options& options) {
     return {};
   }
   static constexpr std::pair<std::string_view, BenchMode> kModes[] = {{"decode", BenchMode::kDecode},
-                                                                      {"prefill", BenchMode::kPrefill},
-                                                                      {"io", BenchMode::kIo},
-                                                                      {"cache", BenchMode::kCache}};
+                                                                      {"prefill", BenchMode::kPrefill}};
   for (const auto& [mode_name, mode] : kModes) {
     if (mode_name == text) {
       options.bench_mode = mode;
       return {};
     }
   }
-  return usage_error(name + ": " + quoted(text) + " is none of decode, prefill, io, cache");
+  return usage_error(name + ": " + quoted(text) + " is none of decode, prefill");
 }
 
 /// What no single option can see.
@@ -263,10 +261,6 @@ Status check_together(const Options& options) {
     if (sources != 1)
       return usage_error(name + " needs exactly one prompt: --tokens A,B,..., --text STRING or --file FILE");
   }
-  if (options.command == Command::kBench && options.bench_mode == BenchMode::kCache && options.trace_file.empty()) {
-    return usage_error(name +
-                       " cache needs a trace to replay: --trace FILE (llmd bench decode --trace FILE writes one)");
-  }
   if (options.memory_bytes && options.kv_memory_bytes && *options.kv_memory_bytes >= *options.memory_bytes) {
     const std::string message = "kv-memory is not smaller than memory, of which it is a part; lower it or leave it out";
     return options.config_file.empty() ? usage_error(name + ": --" + message)
@@ -280,7 +274,7 @@ Result<Options> parse_help(std::span<const std::string_view> arguments) {
   if (arguments.size() > 2) return usage_error("llmd help explains one command at a time");
   if (arguments.size() == 2) {
     const CommandSpec* topic = find_command(arguments[1]);
-    if (topic == nullptr || !topic->advertised) return unknown_command(arguments[1]);
+    if (topic == nullptr) return unknown_command(arguments[1]);
     options.help_topic = topic->command;
   }
   return options;

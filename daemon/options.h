@@ -22,9 +22,9 @@
 
 namespace llmd {
 
-enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kVerify, kChat };
+enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kChat };
 enum class ReadPath { kAuto, kUring, kThreads };
-enum class BenchMode { kDecode, kPrefill, kIo, kCache };
+enum class BenchMode { kDecode, kPrefill };
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
 
 /// An address to listen on. Port 0 asks the kernel for a free one.
@@ -41,7 +41,7 @@ struct Options {
   Command command = Command::kHelp;
   std::optional<Command> help_topic;  // kHelp: the command to explain
 
-  // The model and the machine: serve, plan, eval, bench (inspect and verify: model only).
+  // The model and the machine: serve, plan, eval, bench (inspect: model only).
   std::string model;                                             // a GGUF file, or any shard of a split one
   std::vector<std::pair<std::string, std::string>> override_kv;  // GGUF metadata that replaces the file's: key, value
   std::optional<uint64_t> memory_bytes;   // the ceiling on everything; auto: from the machine or the cgroup
@@ -56,15 +56,10 @@ struct Options {
   ListenAddress listen;
   std::string alias;               // the model's id in the API; empty: general.name, else the file's stem
   std::string chat_template_file;  // Jinja; empty: the template in the model file
-  std::string kv_store_dir;        // where computed prompts survive a restart; empty: nowhere
-  uint64_t kv_store_bytes = 16ull << 30;
-  int32_t drain_seconds = 20;  // how long running answers may take after SIGTERM
+  int32_t drain_seconds = 20;      // how long running answers may take after SIGTERM
   LogLevel log_level = LogLevel::kInfo;
   std::string config_file;
   bool check_config = false, print_config = false;
-
-  // plan
-  bool measure = false;
 
   // plan, inspect, eval, bench: one JSON object on stdout
   bool json = false;
@@ -80,11 +75,7 @@ struct Options {
   BenchMode bench_mode = BenchMode::kDecode;
   std::optional<int32_t> bench_tokens;  // how many; auto: the benchmark's own choice
   std::string tokens_file;              // token ids to feed, in place of the pseudo-random list
-  std::optional<int32_t> depth;         // decode, prefill: tokens already in context; io: reads in flight
-  std::string trace_file;               // decode: where to write the routing trace; cache: the trace to replay
-
-  // verify
-  bool write_checksums = false;
+  int32_t depth = 0;                    // tokens already in context
 
   // chat
   std::string url = "http://127.0.0.1:8080";

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "daemon/log.h"
 #include "daemon/serve_limits.h"
 #include "io/process_memory.h"
 
@@ -163,7 +164,8 @@ void Scheduler::set_phase(EngineStatus::Phase phase, std::string detail, double 
 Status Scheduler::load() {
   set_phase(EngineStatus::Phase::kLoading, "reading metadata", 0);
   LLMD_ASSIGN_OR_RETURN(model_, open_model(options_, kHttpBudgetBytes));
-  spdlog::info("memory plan for {}\n{}", options_.model, plan_table(model_.runtime->plan()));
+  spdlog::info("memory plan for {}", options_.model);
+  log_lines(plan_table(model_.runtime->plan()));
   LLMD_RETURN_IF_ERROR(load_model(model_, true, [this](const char* phase, uint64_t done, uint64_t total) {
     set_phase(EngineStatus::Phase::kLoading, phase,
               total ? static_cast<double>(done) / static_cast<double>(total) : 1.0);

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 TEST(CheckConfig, AcceptsPathsThatAreThere) {
   Options options;
   options.model = LLMD_SOURCE_DIR "/CMakeLists.txt";
-  options.kv_store_dir = ::testing::TempDir();
+  options.chat_template_file = LLMD_SOURCE_DIR "/README.md";
   EXPECT_TRUE(check_paths(options).ok());
 }
 
@@ -23,8 +23,8 @@ TEST(CheckConfig, NamesTheSettingAndThePath) {
   options.model = "/";
   EXPECT_THAT(check_paths(options).error().message, HasSubstr("model: / is a folder"));
   options.model = LLMD_SOURCE_DIR "/CMakeLists.txt";
-  options.kv_store_dir = options.model;
-  EXPECT_THAT(check_paths(options).error().message, HasSubstr("is not a folder"));
+  options.chat_template_file = "/nonexistent.jinja";
+  EXPECT_THAT(check_paths(options).error().message, HasSubstr("chat_template: /nonexistent.jinja cannot be used"));
   EXPECT_EQ(exit_status(check_paths(options).error()), 78);
 }
 
