@@ -41,6 +41,11 @@ def includes(text):
     return [(line_of(text, m.start()), m.group(2), m.group(1) == '"') for m in INCLUDE.finditer(text)]
 
 
+def included_first(header, text):
+    """Whether a source opens with this header: then the build has shown that it compiles alone."""
+    return [name for _, name, _ in includes(text)[:1]] == [header]
+
+
 def check_layers(path, text):
     room = room_of(path)
     if room is None:
@@ -75,6 +80,16 @@ def check_length(path, text):
 def check_leftovers(path, text):
     found = re.finditer(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", text)
     return [(line_of(text, m.start()), f"{m.group(1)} without a number; do it, or write it down elsewhere") for m in found]
+
+
+AWAITED_CONDITION = re.compile(r"\bwhile\s*\(\s*!?\s*\(?\s*co_await\b")
+
+
+def check_awaited_conditions(path, text):
+    """g++ 12 miscompiles `while (co_await x) {}`: the coroutine jumps into nowhere at run time, without a warning."""
+    return [(line_of(text, m.start()), "co_await in a loop's condition, which g++ 12 miscompiles; await into a variable "
+             "inside the loop: while (true) { bool more = co_await ...; if (!more) break; }")
+            for m in AWAITED_CONDITION.finditer(strip(text))]
 
 
 LITERAL = re.compile(
@@ -155,4 +170,4 @@ def check_functions(path, text):
             if lines > FUNCTION_LINES_MAX]
 
 
-TEXT_RULES = (check_layers, check_opening, check_length, check_leftovers, check_functions)
+TEXT_RULES = (check_layers, check_opening, check_length, check_leftovers, check_awaited_conditions, check_functions)

@@ -73,6 +73,11 @@ class Files(unittest.TestCase):
         self.assertEqual(rules.check_opening("a.h", "// What it is.\n#pragma once\n"), [])
         self.assertEqual(rules.check_opening("a.cc", "#include <a>\n"), [])
 
+    def test_knows_which_headers_the_build_compiles_alone(self):
+        self.assertTrue(rules.included_first("io/a.h", '// c\n#include "io/a.h"\n#include <vector>\n'))
+        self.assertFalse(rules.included_first("io/a.h", '#include <vector>\n#include "io/a.h"\n'))
+        self.assertFalse(rules.included_first("io/a.h", ""))
+
     def test_limits_the_length(self):
         self.assertEqual(rules.check_length("a.cc", "\n" * 1000), [])
         self.assertEqual(len(rules.check_length("a.cc", "\n" * 1001)), 1)
@@ -80,6 +85,13 @@ class Files(unittest.TestCase):
     def test_wants_a_number_at_every_reminder(self):
         self.assertEqual(len(rules.check_leftovers("a.cc", "// TO" + "DO: later\n")), 1)
         self.assertEqual(rules.check_leftovers("a.cc", "// TO" + "DO(#12): later\n"), [])
+
+    def test_refuses_loops_on_an_awaited_condition(self):
+        for loop in ("while (co_await f()) {\n}", "while (!co_await f()) {\n}", "do {\n} while ( ! (co_await f()));"):
+            self.assertEqual([line for line, _ in rules.check_awaited_conditions("a.cc", "\n" + loop)],
+                             [3 if loop[0] == "d" else 2])
+        allowed = "while (true) {\n  bool more = co_await f();\n}\n// while (co_await f()) {}\n"
+        self.assertEqual(rules.check_awaited_conditions("a.cc", allowed), [])
 
 
 if __name__ == "__main__":
