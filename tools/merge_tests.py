@@ -4,7 +4,8 @@
 Usage: merge_tests.py OUT TREE[:own][:LABELS][:!LABELS][:=NAMES]...
 OUT gets a CTestTestfile.cmake; a test `io` of build/asan is called asan/io there. `own` takes only the tests that run a
 program of that tree, LABELS (a regular expression) only those with such a label, !LABELS none with such a label, and
-=NAMES only those whose whole name matches. A tree without a single test chosen is an error.
+=NAMES only those whose whole name matches. The fixtures that a chosen test requires come with it. A tree without a
+single test chosen is an error.
 """
 import json
 import os
@@ -50,6 +51,19 @@ def tests_of(tree):
     return json.loads(listing.stdout)["tests"]
 
 
+def chosen_tests(tree, choice):
+    """(name, command, properties) of the tests that the rules choose, and of the fixtures that those need."""
+    tests = []
+    for test in tests_of(tree):
+        # A program that was not built has no command: the test then fails by this name.
+        command = test.get("command") or [f"{tree}/{test['name']}-was-not-built"]
+        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+        tests.append((test["name"], command, properties, wanted(test, properties.get("LABELS", []), command, choice, tree)))
+    needed = {fixture for *_, properties, chosen in tests if chosen for fixture in properties.get("FIXTURES_REQUIRED", [])}
+    return [(name, command, properties) for name, command, properties, chosen in tests
+            if chosen or needed.intersection(properties.get("FIXTURES_SETUP", []))]
+
+
 def main():
     out, specs = sys.argv[1], sys.argv[2:]
     lines = []
@@ -57,13 +71,8 @@ def main():
         tree, *choice = spec.split(":")
         prefix = os.path.basename(os.path.normpath(tree))
         before = len(lines)
-        for test in tests_of(tree):
-            properties = {p["name"]: p["value"] for p in test.get("properties", [])}
-            # A program that was not built has no command: the test then fails by this name.
-            command = test.get("command") or [f"{tree}/{test['name']}-was-not-built"]
-            if not wanted(test, properties.get("LABELS", []), command, choice, tree):
-                continue
-            name = f"{prefix}/{test['name']}"
+        for name, command, properties in chosen_tests(tree, choice):
+            name = f"{prefix}/{name}"
             lines.append(f"add_test({quote(name)} {' '.join(quote(part) for part in command)})")
             for key, value in properties.items():
                 text = quote(value_text(key, value, prefix))
