@@ -4,6 +4,7 @@
 """
 import hashlib
 import os
+import tempfile
 from collections import namedtuple
 from dataclasses import replace
 
@@ -90,8 +91,12 @@ def build(case, folder):
     first = path if case.shards == 1 else path.removesuffix(".gguf") + f"-00001-of-{case.shards:05d}.gguf"
     if not os.path.exists(first):
         os.makedirs(folder, exist_ok=True)
-        synth_gguf.write_model(path, case.shape, case.name, case.weight_type, case.seed, shards=case.shards,
-                               type_rules=case.rules)
+        # Written aside, so that an interrupted run leaves no half of a model behind; the first shard comes last.
+        with tempfile.TemporaryDirectory(dir=folder) as aside:
+            synth_gguf.write_model(os.path.join(aside, os.path.basename(path)), case.shape, case.name, case.weight_type,
+                                   case.seed, shards=case.shards, type_rules=case.rules)
+            for name in sorted(os.listdir(aside), reverse=True):
+                os.rename(os.path.join(aside, name), os.path.join(folder, name))
     return first
 
 
