@@ -75,12 +75,18 @@ void ThreadPool::run_job(int64_t tasks, JobFn function, void* context) {
   context_ = context;
   tasks_ = tasks;
   next_.store(0, std::memory_order_relaxed);
-  busy_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
+  uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  state_.store(static_cast<uint64_t>(epoch) << 32 | kOpen, std::memory_order_release);
+  epoch_.store(epoch, std::memory_order_release);
   epoch_.notify_all();
   claim(0);
-  for (int spin = 0; spin < spins_ && busy_.load(std::memory_order_acquire) != 0; spin++) relax();
-  for (uint32_t busy; (busy = busy_.load(std::memory_order_acquire)) != 0;) busy_.wait(busy, std::memory_order_acquire);
+  state_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  for (int spin = 0; spin < spins_ && workers_inside() != 0; spin++) relax();
+  while (true) {
+    uint32_t left = left_.load(std::memory_order_acquire);
+    if (workers_inside() == 0) return;
+    left_.wait(left, std::memory_order_acquire);
+  }
 }
 
 void ThreadPool::claim(int thread) {
@@ -88,15 +94,27 @@ void ThreadPool::claim(int thread) {
     function_(context_, task, thread);
 }
 
+// Joins the job of `epoch` if it is still open.
+bool ThreadPool::join(uint32_t epoch) {
+  uint64_t state = state_.load(std::memory_order_acquire);
+  while (state >> 32 == epoch && (state & kOpen) != 0)
+    if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) return true;
+  return false;
+}
+
 void ThreadPool::work(int thread) {
   uint32_t seen = 0;
   while (true) {
     for (int spin = 0; spin < spins_ && epoch_.load(std::memory_order_acquire) == seen; spin++) relax();
-    while (epoch_.load(std::memory_order_acquire) == seen) epoch_.wait(seen, std::memory_order_acquire);
-    seen++;
+    uint32_t epoch;
+    while ((epoch = epoch_.load(std::memory_order_acquire)) == seen) epoch_.wait(seen, std::memory_order_acquire);
+    seen = epoch;
     if (stop_.load(std::memory_order_relaxed)) return;
+    if (!join(epoch)) continue;
     claim(thread);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+    state_.fetch_sub(1, std::memory_order_acq_rel);
+    left_.fetch_add(1, std::memory_order_release);
+    left_.notify_one();
   }
 }
 

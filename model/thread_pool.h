@@ -3,6 +3,9 @@
 // run(tasks, f) calls f(task, thread) once for every task in [0, tasks), on any thread in [0, threads()), and returns
 // when all are done. Tasks are claimed one by one, so uneven ones do not idle a core; results must not depend on which
 // thread ran a task. Only one thread may lead at a time; f must not call run. Nothing is allocated by run.
+//
+// A worker *joins* a job while it is open; the leader closes it when no task is left to claim and waits for those that
+// joined only. So a worker that sleeps or has no core (more threads than cores) holds nobody up.
 #pragma once
 
 #include <atomic>
@@ -45,14 +48,20 @@ class ThreadPool {
   void run_job(int64_t tasks, JobFn function, void* context);
   void work(int thread);
   void claim(int thread);
+  bool join(uint32_t epoch);
+  uint64_t workers_inside() const { return state_.load(std::memory_order_acquire) & (kOpen - 1); }
 
-  // Written by the leader before it bumps epoch_ (release), read by workers after they saw it (acquire).
+  static constexpr uint64_t kOpen = 1u << 31;
+
+  // Written by the leader while the job is closed and nobody is in it; read by workers that have joined.
   JobFn function_ = nullptr;
   void* context_ = nullptr;
   int64_t tasks_ = 0;
   alignas(64) std::atomic<int64_t> next_{0};
-  alignas(64) std::atomic<uint32_t> epoch_{0};
-  alignas(64) std::atomic<uint32_t> busy_{0};
+  // epoch << 32 | open << 31 | workers inside
+  alignas(64) std::atomic<uint64_t> state_{0};
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // what workers sleep on
+  alignas(64) std::atomic<uint32_t> left_{0};   // counts workers that left a job; what the leader sleeps on
   std::atomic<bool> stop_{false};
   int spins_ = 0;
   std::vector<std::thread> workers_;
