@@ -1,0 +1,61 @@
+// After READY a step allocates nothing: every operator new of the process is counted while one runs.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/model/demo_runtime.h"
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+namespace {
+std::atomic<uint64_t> allocations{0};
+}  // namespace
+
+void* operator new(size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace llmd {
+namespace {
+
+// Few slots, so that the steps also read, evict and run in waves.
+TEST(Allocation, DoesNotHappenInAStep_OfAnyKind) {
+  DemoOptions options;
+  options.chunk = 40;
+  Result<DemoModel> planned = open_demo(options);
+  ASSERT_TRUE(planned.ok());
+  options.memory_bytes = planned->runtime->plan().floor_bytes;
+  DemoModel model = load_demo(options);
+  Generator generator(*model.runtime, 1024);
+  uint64_t checksum = 0;
+  const Generator::LogitsFn keep = [&](int32_t position, std::span<const float> logits) {
+    checksum += static_cast<uint64_t>(position) + static_cast<uint64_t>(argmax(logits));
+  };
+  std::vector<int32_t> prompt = some_tokens(300, 1), generated = some_tokens(40, 2);
+  ASSERT_TRUE(generator.prefill(prompt, false, keep).ok());  // the reader's first reads may set things up
+
+  uint64_t before = allocations.load();
+  ASSERT_TRUE(generator.prefill(prompt, false, keep).ok());
+  uint64_t after_prefill = allocations.load();
+  for (int32_t token : generated) ASSERT_TRUE(generator.decode(token, keep).ok());
+  uint64_t after_decode = allocations.load();
+  EXPECT_EQ(after_prefill - before, 0u);
+  EXPECT_EQ(after_decode - after_prefill, 0u);
+  EXPECT_GT(model.runtime->residency()->statistics().evictions, 0u);
+  EXPECT_GT(checksum, 0u);
+}
+
+}  // namespace
+}  // namespace llmd
+
+#endif
