@@ -198,6 +198,26 @@ void Residency::release(ExpertSlot* slot) {
   empty(*slot);
 }
 
+Status Residency::fill() {
+  for (int32_t layer = 0; layer < catalog_->layers(); layer++) {
+    if (catalog_->layer(layer).tensors_count == 0) continue;
+    const SizeClass& size_class = classes_[static_cast<size_t>(catalog_->layer(layer).size_class)];
+    std::vector<ExpertSlot*> loading;
+    for (int32_t expert = 0; expert < catalog_->experts_per_layer() && !size_class.free.empty(); expert++)
+      if (!is_resident(layer, expert)) loading.push_back(acquire(layer, expert, ExpertUse::kSweep));
+    start_reads(ExpertUse::kSweep);
+    Status status;
+    for (ExpertSlot* slot : loading) {
+      for (uint32_t seen = completions(); !ready(*slot);) seen = wait(seen);
+      Status settled = settle(*slot);
+      if (status.ok() && !settled.ok()) status = std::move(settled);
+      release(slot);
+    }
+    LLMD_RETURN_IF_ERROR(std::move(status));
+  }
+  return {};
+}
+
 void Residency::empty(ExpertSlot& slot) {
   SizeClass& size_class = classes_[static_cast<size_t>(slot.size_class)];
   unlink(size_class, index_of(slot));

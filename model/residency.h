@@ -78,6 +78,8 @@ class Residency {
   /// Ends a miss once its reads are finished: the slot becomes resident, or the error is returned (it stays pinned).
   Status settle(ExpertSlot& slot);
   void release(ExpertSlot* slot);
+  /// Reads experts layer by layer until every slot is taken or every expert is in. For benchmarks of a resident model.
+  Status fill();
   /// Sleeps until another read of this pool has finished; `seen` is the caller's count and starts at completions().
   uint32_t completions() const { return gate_.completed.load(std::memory_order_acquire); }
   uint32_t wait(uint32_t seen) const { return wait_for_any(gate_, seen); }

@@ -38,6 +38,9 @@ class Runtime {
   using ProgressFn = std::function<void(const char* phase, uint64_t done, uint64_t total)>;
   Status load(const ProgressFn& progress);
 
+  /// Reads experts into the pool until it is full, for benchmarks. Errors: those of reads.
+  Status fill_pool() { return residency_ ? residency_->fill() : Status(); }
+
   const ModelShape& shape() const { return architecture_->shape(); }
   const MemoryPlan& plan() const { return plan_; }
   const ExpertCatalog& catalog() const { return catalog_; }
