@@ -91,9 +91,10 @@ HttpReply error_reply(const Error& error) {
   return reply;
 }
 
-HttpReply context_length_reply(int64_t prompt_tokens, int64_t context_tokens) {
+HttpReply context_length_reply(int64_t prompt_tokens, int64_t context_tokens, bool at_least) {
   const Error error = client_error("context_length_exceeded",
-                                   "The prompt has " + std::to_string(prompt_tokens) + " tokens; the context holds " +
+                                   std::string("The prompt has ") + (at_least ? "at least " : "") +
+                                       std::to_string(prompt_tokens) + " tokens; the context holds " +
                                        std::to_string(context_tokens) + ", and one must be left for the answer.",
                                    "messages");
   ordered_json object = error_object(error);

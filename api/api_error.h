@@ -21,6 +21,6 @@ std::string error_json(const Error& error);
 HttpReply error_reply(const Error& error);
 
 /// The prompt does not fit: code context_length_exceeded, with n_prompt_tokens and n_ctx in the error object.
-HttpReply context_length_reply(int64_t prompt_tokens, int64_t context_tokens);
+HttpReply context_length_reply(int64_t prompt_tokens, int64_t context_tokens, bool at_least);
 
 }  // namespace llmd

@@ -5,7 +5,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kMessagesMax = 8192;
+constexpr size_t kMessagesMax = 8192, kCallsMax = 256;
 
 Error wrong(std::string param, const std::string& what) {
   return client_error("invalid_value", param + what, param);
@@ -53,6 +53,7 @@ Result<std::string> parse_role(const ordered_json& message, const std::string& p
 // Calls that the model made earlier in the conversation. They are rendered as they are; arguments stay a string.
 Result<ordered_json> parse_tool_calls(const ordered_json& calls, const std::string& path) {
   if (!calls.is_array()) return wrong(path, " must be an array.");
+  if (calls.size() > kCallsMax) return wrong(path, " must hold at most " + std::to_string(kCallsMax) + " calls.");
   ordered_json out = ordered_json::array();
   for (size_t j = 0; j < calls.size(); ++j) {
     const std::string call_path = path + "[" + std::to_string(j) + "]";

@@ -26,9 +26,9 @@ std::vector<TextRun> render_plain(const ordered_json& messages) {
   return runs;
 }
 
-ordered_json template_variables(const ChatRequest& request, const std::tm& now) {
+ordered_json template_variables(ChatRequest& request, const std::tm& now) {
   ordered_json variables;
-  variables["messages"] = request.messages;
+  variables["messages"] = std::move(request.messages);
   variables["add_generation_prompt"] = true;
   variables["enable_thinking"] = request.thinking.value_or(true);
   // Models differ in the name of the switch. `thinking` stays undefined unless asked for: a template's own default for
@@ -37,23 +37,24 @@ ordered_json template_variables(const ChatRequest& request, const std::tm& now) 
   if (!request.reasoning_effort.empty()) variables["reasoning_effort"] = request.reasoning_effort;
   variables["date_string"] = format_time(now, "%d %b %Y");
   variables["datetime"] = format_time(now, "%b %d %Y");
-  for (const auto& [name, value] : request.template_kwargs.items()) variables[name] = value;
+  for (const auto& [name, value] : request.template_kwargs.items()) variables[name] = std::move(value);
   return variables;
 }
 
 }  // namespace
 
-Result<ChatPrompt> ChatPrompt::load(const std::string& source, std::string bos_token, std::string eos_token) {
+Result<ChatPrompt> ChatPrompt::load(const std::string& source, std::string bos_token, std::string eos_token,
+                                    const TemplateLimits& limits) {
   ChatPrompt prompt;
   if (!source.empty()) {
-    LLMD_ASSIGN_OR_RETURN(prompt.template_, ChatTemplate::parse(source));
+    LLMD_ASSIGN_OR_RETURN(prompt.template_, ChatTemplate::parse(source, limits));
   }
   prompt.bos_token_ = std::move(bos_token);
   prompt.eos_token_ = std::move(eos_token);
   return prompt;
 }
 
-Result<std::vector<TextRun>> ChatPrompt::render(const ChatRequest& request, const std::tm& now) const {
+Result<std::vector<TextRun>> ChatPrompt::render(ChatRequest& request, const std::tm& now) const {
   if (template_ == nullptr) return render_plain(request.messages);
   TemplateInput input;
   input.variables = template_variables(request, now);

@@ -23,9 +23,11 @@ namespace llmd {
 class ChatPrompt {
  public:
   /// `source`: the Jinja text; empty: the plain fallback.
-  static Result<ChatPrompt> load(const std::string& source, std::string bos_token, std::string eos_token);
+  static Result<ChatPrompt> load(const std::string& source, std::string bos_token, std::string eos_token,
+                                 const TemplateLimits& limits = {});
 
-  Result<std::vector<TextRun>> render(const ChatRequest& request, const std::tm& now) const;
+  /// Takes the messages and the kwargs out of `request`: they can be megabytes and are not needed afterwards.
+  Result<std::vector<TextRun>> render(ChatRequest& request, const std::tm& now) const;
   /// Stop strings the prompt's form needs besides the client's.
   std::vector<std::string> stops() const;
 

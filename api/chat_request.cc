@@ -10,6 +10,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kStopsMax = 16, kStopBytesMax = 4096;
+constexpr size_t kKwargsMax = 64;
 
 Error wrong(std::string param, const std::string& what) {
   return client_error("invalid_value", param + what, param);
@@ -184,6 +185,7 @@ Status set_reasoning_effort(const ordered_json& value, const std::string& name, 
 
 Status set_template_kwargs(const ordered_json& value, const std::string& name, ChatRequest& out) {
   if (!value.is_object()) return wrong(name, " must be an object.");
+  if (value.size() > kKwargsMax) return wrong(name, " must have at most " + std::to_string(kKwargsMax) + " members.");
   for (const char* own : {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"}) {
     if (value.contains(own)) return wrong(name + "." + own, " is set by llmd and cannot be given.");
   }

@@ -1,5 +1,7 @@
 #include "api/chat_service.h"
 
+#include <malloc.h>
+
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -10,6 +12,19 @@
 #include "api/json_input.h"
 
 namespace llmd {
+
+namespace {
+
+constexpr size_t kTrimBytes = 64 << 10;
+
+/// A lower bound of the number of tokens, from the size of the text alone.
+int64_t least_tokens(const std::vector<TextRun>& runs, int64_t longest_token_bytes) {
+  int64_t bytes = 0;
+  for (const TextRun& run : runs) bytes += static_cast<int64_t>(run.text.size());
+  return (bytes + longest_token_bytes - 1) / longest_token_bytes;
+}
+
+}  // namespace
 
 std::string random_id(const char* prefix) {
   static constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -36,8 +51,12 @@ Status ChatService::check_model(const std::string& name) const {
 Status ChatService::load_prompt() {
   if (prompt_) return {};
   const Tokenizer& tokenizer = engine_.tokenizer();
+  // What a prompt may cost follows from what a body may be; templates add little to the text they are given.
+  TemplateLimits limits;
+  limits.output_bytes_max = options_.body_bytes_max + (1 << 20);
+  limits.memory_bytes_max = 12 * limits.output_bytes_max;
   Result<ChatPrompt> prompt =
-      ChatPrompt::load(engine_.info().chat_template, tokenizer.bos_text(), tokenizer.eos_text());
+      ChatPrompt::load(engine_.info().chat_template, tokenizer.bos_text(), tokenizer.eos_text(), limits);
   if (!prompt.ok()) {
     spdlog::error("the model's chat template cannot be used: {}", prompt.error().to_string());
     return std::move(prompt).error();
@@ -46,9 +65,14 @@ Status ChatService::load_prompt() {
   return {};
 }
 
-Result<PreparedChat> ChatService::build(const std::string& body, std::optional<HttpReply>& special) {
+Result<ChatRequest> ChatService::parse(std::string& body) const {
   LLMD_ASSIGN_OR_RETURN(const nlohmann::ordered_json json, parse_json(body));
-  LLMD_ASSIGN_OR_RETURN(ChatRequest request, parse_chat_request(json, options_.strict_params));
+  body = std::string();
+  return parse_chat_request(json, options_.strict_params);
+}
+
+Result<PreparedChat> ChatService::build(std::string& body, std::optional<HttpReply>& special) {
+  LLMD_ASSIGN_OR_RETURN(ChatRequest request, parse(body));
   LLMD_RETURN_IF_ERROR(check_model(request.model));
   LLMD_RETURN_IF_ERROR(load_prompt());
   const time_t seconds = time(nullptr);
@@ -56,13 +80,19 @@ Result<PreparedChat> ChatService::build(const std::string& body, std::optional<H
   localtime_r(&seconds, &now);
   LLMD_ASSIGN_OR_RETURN(const std::vector<TextRun> runs, prompt_->render(request, now));
 
+  // Tokenizing takes up to 32 bytes for each byte of text: not for a text that cannot fit.
+  const int64_t context_tokens = engine_.info().context_tokens;
+  const int64_t tokens_min = least_tokens(runs, engine_.tokenizer().longest_token_bytes());
+  if (tokens_min >= context_tokens) {
+    special = context_length_reply(tokens_min, context_tokens, true);
+    return client_error("context_length_exceeded", "", "messages");
+  }
   GenerationRequest generation;
   generation.prompt_tokens = engine_.tokenizer().encode(runs, true);
   const auto prompt_tokens = static_cast<int64_t>(generation.prompt_tokens.size());
-  const int64_t context_tokens = engine_.info().context_tokens;
   if (prompt_tokens == 0) return client_error("invalid_value", "The prompt has no tokens.", "messages");
   if (prompt_tokens >= context_tokens) {
-    special = context_length_reply(prompt_tokens, context_tokens);
+    special = context_length_reply(prompt_tokens, context_tokens, false);
     return client_error("context_length_exceeded", "", "messages");
   }
   const auto room = static_cast<int32_t>(context_tokens - prompt_tokens);
@@ -76,8 +106,9 @@ Result<PreparedChat> ChatService::build(const std::string& body, std::optional<H
                       request.stream, request.include_usage, request.return_progress};
 }
 
-PrepareOutcome ChatService::prepare(const std::string& body) {
+PrepareOutcome ChatService::prepare(std::string body) {
   PrepareOutcome outcome;
+  const bool large = body.size() >= kTrimBytes;
   try {
     std::optional<HttpReply> special;
     Result<PreparedChat> chat = build(body, special);
@@ -90,6 +121,8 @@ PrepareOutcome ChatService::prepare(const std::string& body) {
     spdlog::error("a request could not be prepared: {}", exception.what());
     outcome.error = error_reply(operating_error("internal_error", exception.what()));
   }
+  // The allocator would keep what a large request took, and the memory budget counts it.
+  if (large) malloc_trim(0);
   return outcome;
 }
 

@@ -31,10 +31,12 @@ class ChatService {
  public:
   ChatService(Engine& engine, const HttpOptions& options) : engine_(engine), options_(options) {}
 
-  PrepareOutcome prepare(const std::string& body);
+  /// Takes the body: it is gone before the prompt is made.
+  PrepareOutcome prepare(std::string body);
 
  private:
-  Result<PreparedChat> build(const std::string& body, std::optional<HttpReply>& special);
+  Result<ChatRequest> parse(std::string& body) const;
+  Result<PreparedChat> build(std::string& body, std::optional<HttpReply>& special);
   Status check_model(const std::string& name) const;
   Status load_prompt();
 

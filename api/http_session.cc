@@ -89,8 +89,8 @@ HttpSession::~HttpSession() {
   release_body();
 }
 
-// The coroutine is handed over as an object, and its parameter keeps the session alive: with a capturing lambda for the
-// entry, g++ 12 loses the captures.
+// The parameter keeps the session alive as long as the coroutine. In this file co_await never stands in the condition
+// of a loop: g++ 12 miscompiles `while (co_await f()) {}`, an invalid instruction or a crash at run time.
 void HttpSession::start() {
   asio::co_spawn(context_.io, run(shared_from_this()), asio::detached);
 }
@@ -369,8 +369,12 @@ HttpSession::Task<bool> HttpSession::answer_chat(HttpRequest& request) {
 HttpSession::Task<PrepareOutcome> HttpSession::prepare(HttpRequest& request) {
   std::optional<PrepareOutcome> outcome;
   asio::post(context_.prepare, [self = shared_from_this(), &outcome, body = std::move(request.body)]() mutable {
-    PrepareOutcome made = self->context_.service.prepare(body);
-    body = std::string();
+    PrepareOutcome made;
+    if (self->context_.stopping) {
+      made.error = error_reply(stopping_error());
+    } else {
+      made = self->context_.service.prepare(std::move(body));
+    }
     asio::post(self->context_.io, [self, &outcome, made = std::move(made)]() mutable {
       outcome = std::move(made);
       self->wake_timer_.cancel();

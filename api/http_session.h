@@ -7,11 +7,11 @@
 // All methods are the http thread's. Nothing thrown or sent by a client leaves the session; its end is its destruction.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -30,14 +30,14 @@ namespace llmd {
 
 struct HttpContext {
   boost::asio::io_context& io;
-  boost::asio::thread_pool& prepare;  // one thread
+  boost::asio::io_context& prepare;  // run by one thread: one body at a time is parsed and tokenized
   Engine& engine;
   ChatService& service;
   const HttpOptions& options;
   HttpStats& stats;
   bool draining = false;
-  bool stopping = false;
-  uint64_t body_bytes = 0;  // of all bodies being received or parsed
+  std::atomic<bool> stopping{false};  // read by the prepare thread too
+  uint64_t body_bytes = 0;            // of all bodies being received or parsed
 };
 
 class HttpSession : public std::enable_shared_from_this<HttpSession> {

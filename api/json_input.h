@@ -14,7 +14,7 @@ namespace llmd {
 
 struct JsonLimits {
   uint32_t depth_max = 64;
-  uint32_t values_max = 262'144;  // bounds the memory of the parsed value to a few times the body
+  uint32_t values_max = 65'536;  // with depth_max, bounds the memory of the value: about 100 bytes each
 };
 
 Result<nlohmann::ordered_json> parse_json(std::string_view text, const JsonLimits& limits = {});

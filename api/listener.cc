@@ -2,8 +2,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
-#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -19,10 +18,11 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <charconv>
 #include <mutex>
-#include <thread>
+#include <optional>
 #include <unordered_set>
 
 #include "api/http_session.h"
+#include "io/thread.h"
 
 namespace llmd {
 namespace {
@@ -34,6 +34,9 @@ using Acceptor = asio::basic_socket_acceptor<Protocol>;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr int kBacklog = 512;
+constexpr size_t kHttpStackBytes = 1 << 20;
+// Chat templates are interpreted here, which takes up to 1 MiB; sanitizers double it.
+constexpr size_t kPrepareStackBytes = 4 << 20;
 constexpr auto kRetryInterval = std::chrono::milliseconds(100);
 
 Error listen_error(const std::string& listen, const std::string& why) {
@@ -82,7 +85,7 @@ class HttpServer::Impl {
   ~Impl() { stop(); }
 
   Status listen();
-  void run();
+  Status run();
   void begin_drain();
   void stop();
   uint16_t port() const { return port_; }
@@ -100,7 +103,8 @@ class HttpServer::Impl {
   const HttpOptions options_;
   HttpStats stats_;
   asio::io_context io_{1};
-  asio::thread_pool prepare_{1};
+  asio::io_context prepare_{1};
+  std::optional<asio::executor_work_guard<asio::io_context::executor_type>> prepare_work_{prepare_.get_executor()};
   ChatService service_;
   HttpContext context_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
@@ -109,7 +113,7 @@ class HttpServer::Impl {
   uint16_t port_ = 0;
   std::string unix_path_;
   std::mutex stop_mutex_;
-  std::thread thread_;
+  Thread thread_, prepare_thread_;
 };
 
 Result<Acceptor> HttpServer::Impl::open(const Protocol::endpoint& endpoint, const Protocol& protocol) {
@@ -177,18 +181,11 @@ Status HttpServer::Impl::listen() {
   return listen_tcp(address.host, address.port);
 }
 
-void HttpServer::Impl::run() {
+Status HttpServer::Impl::run() {
   for (const auto& acceptor : acceptors_) asio::co_spawn(io_, accept_loop(*acceptor), asio::detached);
-  // Signals are for the daemon's main thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "http");
-    io_.run();
-  });
-  asio::post(prepare_, [] { pthread_setname_np(pthread_self(), "http-prepare"); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  LLMD_ASSIGN_OR_RETURN(prepare_thread_, Thread::start("http-prepare", kPrepareStackBytes, [this] { prepare_.run(); }));
+  LLMD_ASSIGN_OR_RETURN(thread_, Thread::start("http", kHttpStackBytes, [this] { io_.run(); }));
+  return {};
 }
 
 asio::awaitable<void> HttpServer::Impl::accept_loop(Acceptor& acceptor) {
@@ -258,13 +255,14 @@ void HttpServer::Impl::stop_on_thread() {
 
 void HttpServer::Impl::stop() {
   const std::lock_guard lock(stop_mutex_);
-  if (thread_.joinable()) {
+  if (thread_.running()) {
     asio::post(io_, [this] { stop_on_thread(); });
     thread_.join();
     if (!unix_path_.empty()) unlink(unix_path_.c_str());
     unix_path_.clear();
   }
-  prepare_.join();
+  prepare_work_.reset();
+  prepare_thread_.join();
   // No thread runs io_ any more. What is left of the sessions ends here, in order, and not when io_ is destroyed.
   for (HttpSession* session : sessions_) session->abandon();
   for (int i = 0; i < 4; ++i) {
@@ -291,7 +289,7 @@ void HttpServer::stop() {
 Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, Engine& engine) {
   auto impl = std::make_unique<Impl>(std::move(options), engine);
   LLMD_RETURN_IF_ERROR(impl->listen());
-  impl->run();
+  LLMD_RETURN_IF_ERROR(impl->run());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 

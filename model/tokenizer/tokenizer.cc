@@ -29,7 +29,12 @@ class BpeTokenizer final : public Tokenizer {
         matcher_(std::move(matcher)),
         special_(std::move(special)),
         pre_tokenizer_(std::move(pre_tokenizer)),
-        pre_(pre_tokenizer_.name().name) {}
+        pre_(pre_tokenizer_.name().name) {
+    for (int32_t id = 0; id < vocabulary_.size(); id++) {
+      size_t bytes = vocabulary_.is_plain(id) ? vocabulary_.bytes(id).size() : vocabulary_.text(id).size();
+      longest_token_bytes_ = std::max(longest_token_bytes_, static_cast<int32_t>(bytes));
+    }
+  }
 
   using Tokenizer::encode;
   std::vector<int32_t> encode(std::span<const TextRun> runs, bool add_special) const override;
@@ -53,6 +58,7 @@ class BpeTokenizer final : public Tokenizer {
     return vocabulary_.memory_bytes() + merges_.memory_bytes() + matcher_.memory_bytes() +
            pre_tokenizer_.memory_bytes();
   }
+  int32_t longest_token_bytes() const override { return longest_token_bytes_; }
 
  private:
   std::string text_of(int32_t id) const { return id < 0 ? std::string() : std::string(vocabulary_.text(id)); }
@@ -65,6 +71,7 @@ class BpeTokenizer final : public Tokenizer {
   SpecialTokens special_;
   PreTokenizer pre_tokenizer_;
   std::string pre_;
+  int32_t longest_token_bytes_ = 1;
 };
 
 struct Interval {

@@ -54,6 +54,9 @@ class Tokenizer {
   virtual int32_t find(std::string_view text) const = 0;
   /// Heap bytes held, for the budget.
   virtual uint64_t memory_bytes() const = 0;
+  /// The most bytes of text that one token can stand for (at least 1): a text of more than n times this many bytes has
+  /// more than n tokens.
+  virtual int32_t longest_token_bytes() const = 0;
 };
 
 /// Turns a stream of tokens into text that is valid UTF-8 at every step: an incomplete character waits for its rest,

@@ -156,6 +156,11 @@ TEST_F(ChatHttpTest, Answers400WithCounts_WhenPromptDoesNotFit) {
     }
   }
   EXPECT_EQ(engine_.request(1).tokens_max, 1);
+  // So long that no count is needed: the fake's longest token has 7 bytes.
+  const Response response =
+      exchange(post(R"({"messages":[{"role":"user","content":")" + std::string(7 * 4096, 'a') + R"("}]})"));
+  EXPECT_EQ(error_code(response), "context_length_exceeded");
+  EXPECT_NE(response.body.find("at least"), std::string::npos) << response.body;
 }
 
 TEST_F(ChatHttpTest, UsesTemplateAndReportsItsRefusal) {

@@ -229,10 +229,23 @@ TEST(ChatRequest, NormalisesMessages) {
                                      R"({"role":"tool","content":"r","tool_call_id":"c1"}])");
 }
 
+// Each of these once held the prepare thread for minutes or kept 130 MB.
+TEST(ChatRequest, RefusesWithParam_WhatIsTooMany) {
+  std::string members, calls;
+  for (int i = 0; i < 65; ++i) members += (i == 0 ? "\"k" : ",\"k") + std::to_string(i) + "\":0";
+  const auto kwargs = parse_with("\"chat_template_kwargs\":{" + members + "}");
+  ASSERT_FALSE(kwargs.ok());
+  EXPECT_EQ(kwargs.error().param, "chat_template_kwargs");
+  for (int i = 0; i < 257; ++i) calls += std::string(i == 0 ? "" : ",") + R"({"function":{"name":"f"}})";
+  const auto many = parse(R"("messages":[{"role":"assistant","tool_calls":[)" + calls + "]}]");
+  ASSERT_FALSE(many.ok());
+  EXPECT_EQ(many.error().param, "messages[0].tool_calls");
+}
+
 TEST(ChatPrompt, FallsBackToPlainTurns_WhenModelHasNoTemplate) {
   const auto prompt = ChatPrompt::load("", "<s>", "</s>");
   ASSERT_TRUE(prompt.ok());
-  const auto request = parse(R"("messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}])");
+  auto request = parse(R"("messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}])");
   const auto runs = prompt->render(*request, {});
   ASSERT_TRUE(runs.ok());
   std::string text;

@@ -52,6 +52,7 @@ class FakeTokenizer final : public Tokenizer {
   const std::string& pre() const override { return pre_; }
   int32_t find(std::string_view) const override { return -1; }
   uint64_t memory_bytes() const override { return 0; }
+  int32_t longest_token_bytes() const override { return 7; }
 
  private:
   std::string pre_ = "fake";
