@@ -69,11 +69,13 @@ int run_serve(const Options& options) {
   scheduler.start();
   int outcome = wait_until_ready(*signals, scheduler);
   if (outcome == 0) {
-    spdlog::info("ready: serving {} on port {}", scheduler.info().model_id, (*server)->port());
+    spdlog::info("ready: serving {}", scheduler.info().model_id);
     notify_ready("serving " + scheduler.info().model_id);
     wait_for_end(*signals);
-    drain(*signals, **server, scheduler, options.drain_seconds);
   }
+  // A signal may come between the moment the model serves and the moment that is noticed here: clients count, not we.
+  if (outcome != -1 && scheduler.status().phase == EngineStatus::Phase::kReady)
+    drain(*signals, **server, scheduler, options.drain_seconds);
   scheduler.stop();
   (*server)->stop();
   if (outcome != -1) return 0;
