@@ -77,7 +77,8 @@ async function measure({mode, tokens, depth}) {
 await evaluate('prefill', list.slice(0, UBATCH));
 await evaluate('decode', list.slice(0, 4));
 await truncate(0);
-console.log(JSON.stringify({ready_seconds: seconds() - begin, mmap: model.useMmap}));
+const kernels = fs.readFileSync('/proc/self/maps', 'utf8').match(/libggml-cpu[^ /\n]*\.so/)?.[0];
+console.log(JSON.stringify({ready_seconds: seconds() - begin, mmap: model.useMmap, kernels}));
 for await (const line of readline.createInterface({input: process.stdin}))
   console.log(JSON.stringify(await measure(JSON.parse(line))));
 await context.dispose();
