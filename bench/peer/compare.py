@@ -4,9 +4,10 @@
     compare.py --llmd BINARY --model FILE [--cases LIST] [--rounds 3] [--threads 2] [--memory SIZE] [--json OUT.json]
 
 The peer is llama.cpp as the npm package pinned in tests/peer/package.json, installed once into --work; exit code 77
-(skipped) when that cannot be done. Both get the same token list, are warm, use the same number of threads, f16 KV and no
-flash attention, and take turns in one run: machines drift, ratios of neighbours do not. A figure is the median over
-rounds; the ratio is the median of the rounds' own ratios, and above 1 the product is faster.
+(skipped) when that cannot be done. Both get the same token list, are warm, use the same number of threads, f16 KV and
+no flash attention, and take turns in one run: machines drift, ratios of neighbours do not. A figure is the median over
+rounds; the ratio is the median of the rounds' own ratios, and above 1 the product is faster. The peer's threads spin at
+barriers: on a busy machine it loses far more than the product does, and the ratio means nothing.
 
 A case is MODE:TOKENS or MODE:TOKENS@DEPTH. The peer counts the time in its evaluation only (see peer_bench.mjs).
 It stays loaded and keeps a depth between rounds, the product reads the depth anew every time. Where both do not fit in
@@ -141,7 +142,8 @@ def summary(case, theirs, ours):
 
 
 def print_table(rows):
-    print(f"{'case':20s} {'peer tok/s':>11s} {'llmd tok/s':>11s} {'ratio':>6s}  {'range':13s} {'peer RSS':>9s} {'llmd RSS':>9s}")
+    print(f"{'case':20s} {'peer tok/s':>11s} {'llmd tok/s':>11s} {'ratio':>6s}  {'range':13s} "
+          f"{'peer RSS':>9s} {'llmd RSS':>9s}")
     for r in rows:
         rss = [max(run["peak_rss_bytes"] for run in r[side]) / 2**30 for side in ("peer_runs", "llmd_runs")]
         print(f"{case_name(r):20s} {r['peer_tokens_per_second']:11.2f} {r['llmd_tokens_per_second']:11.2f} "
@@ -152,7 +154,8 @@ def print_table(rows):
 
 def vocabulary(a):
     """The number of tokens of the model, as the product reads it."""
-    done = subprocess.run([a.llmd, "inspect", "--json", a.model], capture_output=True, text=True, timeout=60, check=False)
+    command = [a.llmd, "inspect", "--json", a.model]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise Failed(f"llmd: {done.stderr.strip()[-400:]}")
     return json.loads(done.stdout)["tokenizer"]["vocab_size"]

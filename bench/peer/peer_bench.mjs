@@ -1,5 +1,5 @@
-// Times the peer on one model: peer_bench.mjs MODEL.gguf TOKENS.txt CONTEXT THREADS. Runs where tests/peer/package.json is
-// installed (compare.py copies it there).
+// Times the peer on one model: peer_bench.mjs MODEL.gguf TOKENS.txt CONTEXT THREADS. Runs where tests/peer/package.json
+// is installed (compare.py copies it there).
 //
 // Reads measurements from stdin, one JSON object a line {"mode": "decode" | "prefill", "tokens": N, "depth": N}, and
 // answers each with a line of stdout. The first line out says that the model is loaded and warm. A depth stays
