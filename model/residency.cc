@@ -71,13 +71,10 @@ Residency::Residency(const ExpertCatalog& catalog, std::span<const DirectFile> f
   pending_down_.reserve(static_cast<size_t>(catalog.experts_per_layer()));
 }
 
-// A buffer belongs to the kernel until its own completion.
+// A buffer belongs to the kernel until its own completion, and the gate to the reader until it has counted that: a
+// read's state says so a moment earlier, which is not enough.
 Residency::~Residency() {
-  uint32_t total = 0;
-  for (const SizeClass& c : classes_) total += c.slots;
-  for (uint32_t i = 0; i < total; i++)
-    for (int32_t r = 0; r < slots_[i].reads_count; r++)
-      if (slots_[i].reads[r].state.load() == ReadState::kPending) wait_for(slots_[i].reads[r]);
+  for (uint32_t seen = completions(); seen != submitted_;) seen = wait(seen);
 }
 
 bool Residency::is_resident(int32_t layer, int32_t expert) const {
@@ -173,6 +170,7 @@ void Residency::start_reads(ExpertUse use) {
   for (std::vector<Read*>* list : {&pending_first_, &pending_down_}) {
     for (Read* read : *list) read->priority = priority;
     if (!list->empty()) reader_->submit(*list);
+    submitted_ += static_cast<uint32_t>(list->size());
     list->clear();
   }
 }

@@ -111,6 +111,7 @@ class Residency {
   std::span<const DirectFile> files_;
   Reader* reader_;
   ReadGate gate_;
+  uint32_t submitted_ = 0;  // reads given to the reader; gate_ counts those that are over
   std::unique_ptr<ExpertSlot[]> slots_;
   std::vector<SizeClass> classes_;
   std::vector<int32_t> table_;
