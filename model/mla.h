@@ -4,17 +4,16 @@
 //
 //     row = [ latent r | rope key R ]        r = kv_lora_rank, R = rope dims; 512 + 64 in every published model
 //
-// Two forms of the same attention, chosen per row at admission (DESIGN: attention form):
+// Two forms of the same attention, chosen per row at admission:
 //   absorbed   q' = k_b^T q_nope is an r-vector; scores are [q' | q_rope] . row, the output latent is sum p * latent,
-//   and
-//              v_b maps it to the head's output. Nothing per head is rebuilt: the form for generated rows.
+//              which v_b maps to the head's output. Nothing per head is rebuilt: the form for generated rows.
 //   expanded   per head, K and V of a block of 256 tokens are rebuilt from the latents in floats; the form for prompts.
 // Both walk the context in fixed blocks of 256 tokens: each block's softmax is local (max m, sum l, weighted sum o) and
 // blocks are merged in order, so a row's bits do not depend on chunk, tile, thread or neighbours.
 // Latents are rounded to the KV type when stored and only the rounded values are ever read, also by the row itself.
 //
 // Layouts on file: split attn_k_b [nope, r, heads] (transposed) and attn_v_b [r, v, heads], or the older attn_kv_b
-// [r, heads * (nope + v)]; told apart by tensor names. Source: DeepSeek-V2 paper, section 2.1; spec of deepseek2, 3-6.
+// [r, heads * (nope + v)]; told apart by tensor names. Source: DeepSeek-V2 paper, section 2.1.
 #pragma once
 
 #include <memory>

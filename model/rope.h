@@ -2,7 +2,7 @@
 //
 // Pairs are interleaved: (x[2i], x[2i+1]) turns by position * frequency[i]. Frequencies are computed once in double;
 // a step's table is filled before layer 0 and read by all layers and threads.
-// Source: YaRN (arXiv 2309.00071), section 3; spec of deepseek2, section 6.
+// Source: YaRN (arXiv 2309.00071), section 3.
 #pragma once
 
 #include <cstdint>

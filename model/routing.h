@@ -4,7 +4,7 @@
 // groups are scored by their best expert (no bias: V2) or the sum of their best two (bias: V3) and all but the best
 // groups are dropped; the `used` best remain, lower id first on a tie; weights are the unbiased probabilities,
 // renormalised and scaled as the model asks. Pure functions, no allocation, any thread.
-// Source: spec of deepseek2, section 7; DeepSeek-V3 technical report, section 2.1.2.
+// Source: DeepSeek-V3 technical report, section 2.1.2.
 #pragma once
 
 #include <cstdint>
