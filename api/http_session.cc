@@ -349,8 +349,8 @@ HttpSession::Task<bool> HttpSession::answer_chat(HttpRequest& request) {
     keep = co_await send_reply(reply, request, true);
     log(request, reply.status, nullptr);
   } else {
-    ChatExchange exchange(context_.engine, std::move(*outcome.chat), context_.options, [weak = weak_from_this(), this] {
-      asio::post(context_.io, [weak] {
+    ChatExchange exchange(context_.engine, std::move(*outcome.chat), context_.options, [weak = weak_from_this(), &io = context_.io] {
+      asio::post(io, [weak] {
         if (const auto self = weak.lock()) self->on_wake();
       });
     });
@@ -369,13 +369,15 @@ HttpSession::Task<bool> HttpSession::answer_chat(HttpRequest& request) {
 HttpSession::Task<PrepareOutcome> HttpSession::prepare(HttpRequest& request) {
   std::optional<PrepareOutcome> outcome;
   asio::post(context_.prepare, [self = shared_from_this(), &outcome, body = std::move(request.body)]() mutable {
+    HttpContext& context = self->context_;
     PrepareOutcome made;
-    if (self->context_.stopping) {
+    if (context.stopping) {
       made.error = error_reply(stopping_error());
     } else {
-      made = self->context_.service.prepare(std::move(body));
+      made = context.service.prepare(std::move(body));
     }
-    asio::post(self->context_.io, [self, &outcome, made = std::move(made)]() mutable {
+    // The session goes back whole: were a reference kept here, its destructor could run on this thread.
+    asio::post(context.io, [self = std::move(self), &outcome, made = std::move(made)]() mutable {
       outcome = std::move(made);
       self->wake_timer_.cancel();
     });
