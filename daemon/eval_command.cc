@@ -95,7 +95,7 @@ void print_json(const LoadedModel& model, const EvalResult& result, const std::s
                                 {"major_faults", memory.major_faults - result.faults_at_ready}};
   if (model.tokenizer) out["text"] = text;
   if (runtime.residency() != nullptr) {
-    const ResidencyStatistics& s = runtime.residency()->statistics();
+    ResidencyStatistics s = runtime.residency()->statistics();
     out["expert_bytes_read"] = s.bytes_read;
     out["expert_hits"] = s.hits;
     out["expert_misses"] = s.misses;

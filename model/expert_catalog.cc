@@ -35,7 +35,8 @@ Status describe_tensor(const GgufModel& model, const std::string& name, int64_t 
 
 Result<ExpertCatalog> ExpertCatalog::create(const GgufModel& model, const ModelShape& shape) {
   ExpertCatalog catalog;
-  catalog.experts_ = shape.routing.experts;
+  catalog.pool_shape_.experts = shape.routing.experts;
+  catalog.pool_shape_.used = shape.routing.used;
   catalog.layers_.resize(static_cast<size_t>(shape.layers));
   for (int32_t i = 0; i < shape.layers; i++) {
     if (!shape.is_moe(i)) continue;
@@ -62,24 +63,29 @@ Result<ExpertCatalog> ExpertCatalog::create(const GgufModel& model, const ModelS
     }
     catalog.moe_layers_++;
     catalog.total_bytes_ += layer.expert_bytes * static_cast<uint64_t>(experts);
-    catalog.token_bytes_ += layer.expert_bytes * static_cast<uint64_t>(shape.routing.used);
   }
 
-  // Sizes within 2 % share a class (its slots take the larger); a file that mixes quant types gets several.
+  catalog.classify();
+  return catalog;
+}
+
+// Sizes within 0.5 % share a class (its slots take the larger); a file that mixes quant types gets several.
+void ExpertCatalog::classify() {
   std::vector<uint64_t> sizes;
-  for (const ExpertLayer& layer : catalog.layers_)
+  for (const ExpertLayer& layer : layers_)
     if (layer.tensors_count > 0) sizes.push_back(layer.slot_bytes);
   std::sort(sizes.rbegin(), sizes.rend());
+  std::vector<PoolClass>& classes = pool_shape_.classes;
   for (uint64_t size : sizes)
-    if (catalog.classes_.empty() || size * 102 < catalog.classes_.back().slot_bytes * 100)
-      catalog.classes_.push_back({size, 0});
-  for (ExpertLayer& layer : catalog.layers_) {
-    if (layer.tensors_count == 0) continue;
-    for (size_t c = 0; c < catalog.classes_.size(); c++)
-      if (layer.slot_bytes <= catalog.classes_[c].slot_bytes) layer.size_class = static_cast<int32_t>(c);
-    catalog.classes_[static_cast<size_t>(layer.size_class)].layers++;
+    if (classes.empty() || size * 1005 < classes.back().slot_bytes * 1000) classes.push_back({size, 0});
+  for (ExpertLayer& layer : layers_) {
+    if (layer.tensors_count > 0) {
+      for (size_t c = 0; c < classes.size(); c++)
+        if (layer.slot_bytes <= classes[c].slot_bytes) layer.size_class = static_cast<int32_t>(c);
+      classes[static_cast<size_t>(layer.size_class)].layers++;
+    }
+    pool_shape_.layers.push_back({layer.size_class, layer.expert_bytes});
   }
-  return catalog;
 }
 
 }  // namespace llmd

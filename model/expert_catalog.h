@@ -15,6 +15,7 @@
 #include "io/result.h"
 #include "model/gguf/gguf.h"
 #include "model/model_shape.h"
+#include "model/pool_layout.h"
 
 namespace llmd {
 
@@ -38,11 +39,6 @@ struct ExpertLayer {
   int32_t size_class = -1;
 };
 
-struct ExpertSizeClass {
-  uint64_t slot_bytes = 0;
-  int32_t layers = 0;
-};
-
 class ExpertCatalog {
  public:
   static constexpr uint64_t kBlock = 4096;
@@ -52,18 +48,21 @@ class ExpertCatalog {
 
   const ExpertLayer& layer(int32_t index) const { return layers_[static_cast<size_t>(index)]; }
   int32_t layers() const { return static_cast<int32_t>(layers_.size()); }
-  const std::vector<ExpertSizeClass>& size_classes() const { return classes_; }
-  int32_t experts_per_layer() const { return experts_; }
+  /// Sizes and classes alone: what the pool is laid out by.
+  const PoolShape& pool_shape() const { return pool_shape_; }
+  int32_t experts_per_layer() const { return pool_shape_.experts; }
   int32_t moe_layers() const { return moe_layers_; }
   /// Bytes of all routed experts, and of those that one token uses.
   uint64_t total_bytes() const { return total_bytes_; }
-  uint64_t token_bytes() const { return token_bytes_; }
+  uint64_t token_bytes() const { return pool_shape_.token_bytes(); }
 
  private:
+  void classify();
+
   std::vector<ExpertLayer> layers_;
-  std::vector<ExpertSizeClass> classes_;
-  int32_t experts_ = 0, moe_layers_ = 0;
-  uint64_t total_bytes_ = 0, token_bytes_ = 0;
+  PoolShape pool_shape_;
+  int32_t moe_layers_ = 0;
+  uint64_t total_bytes_ = 0;
 };
 
 }  // namespace llmd

@@ -15,11 +15,11 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// How many experts a sweep reads ahead: enough bytes in flight for the drive, never the whole pool.
-int64_t sweep_ahead(uint64_t slot_bytes, uint32_t slots) {
+// How many experts a sweep reads ahead: enough bytes in flight for the drive, never more of the pool than its share.
+int64_t sweep_ahead(uint64_t slot_bytes, uint32_t slots_max) {
   constexpr uint64_t kAheadBytes = 64u << 20;
   uint64_t ahead = std::clamp<uint64_t>(kAheadBytes / slot_bytes, 2, 64);
-  return static_cast<int64_t>(std::min<uint64_t>(ahead, slots));
+  return static_cast<int64_t>(std::min<uint64_t>(ahead, slots_max));
 }
 
 }  // namespace
@@ -55,6 +55,7 @@ void MoeExecutor::run(int32_t layer, const MoeLayerWeights& weights, int64_t row
   route_rows(weights, rows, x);
   if (trace_ != nullptr) trace_(trace_context_, layer, buffers_.ids, rows * shape_.routing.used);
   group_pairs(layer, rows, row_errors);
+  residency_->begin_layer(layer, rows <= kStepRows ? ExpertUse::kDecode : ExpertUse::kSweep);
   if (rows <= kStepRows)
     run_step(weights, rows, x, row_errors);
   else
@@ -213,7 +214,7 @@ int32_t MoeExecutor::range_of(int32_t expert) const {
 void MoeExecutor::run_sweep(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
                             std::span<std::optional<Error>> row_errors) {
   const ExpertLayer& layer = residency_->catalog().layer(layer_);
-  int64_t ahead = sweep_ahead(layer.slot_bytes, residency_->slots(layer.size_class));
+  int64_t ahead = sweep_ahead(layer.slot_bytes, residency_->sweep_slots(layer_));
   int64_t count = static_cast<int64_t>(groups_.size()), next = 0;
   auto read_ahead = [&](int64_t current) {
     while (next < count && next - current < ahead && acquire(groups_[static_cast<size_t>(next)], ExpertUse::kSweep))

@@ -96,8 +96,8 @@ Result<MemoryPlan> make_plan(const PlanRequest& request, Architecture& architect
                                                     human_bytes(one_context) + "; raise it or lower --ctx");
   plan.kv_tokens = plan.kv_bytes / page * kKvPageTokens;
 
-  uint64_t pool_floor = round_up(Residency::floor_bytes(catalog, shape.routing.used), 4096);
-  uint64_t pool_full = round_up(Residency::full_bytes(catalog), 4096);
+  uint64_t pool_floor = pool_floor_bytes(catalog.pool_shape());
+  uint64_t pool_full = pool_full_bytes(catalog.pool_shape());
   int32_t chunk_least = request.prefill_chunk.value_or(std::min(kChunkMin, plan.context_tokens));
   // A step holds a chunk of one prompt and the decode rows of others.
   auto activations = [&](int32_t chunk) {
@@ -122,8 +122,8 @@ Result<MemoryPlan> make_plan(const PlanRequest& request, Architecture& architect
   }
   fixed += plan.activation_bytes;
   plan.full_bytes = fixed + pool_full;
-  plan.pool = Residency::split(catalog, shape.routing.used, std::min(pool_full, plan.budget_bytes - fixed));
-  plan.pool_bytes = round_up(plan.pool.bytes, 4096);
+  plan.pool = lay_out_pool(catalog.pool_shape(), std::min(pool_full, plan.budget_bytes - fixed));
+  plan.pool_bytes = plan.pool.bytes;
   for (uint32_t slots : plan.pool.slots) plan.pool_slots += slots;
   warn_small_pool(plan, catalog);
   return plan;

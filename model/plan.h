@@ -14,7 +14,7 @@
 #include "model/architecture.h"
 #include "model/core_weights.h"
 #include "model/expert_catalog.h"
-#include "model/residency.h"
+#include "model/pool_layout.h"
 
 namespace llmd {
 
@@ -39,7 +39,7 @@ struct MemoryPlan {
   int32_t context_tokens = 0;
   uint64_t kv_tokens = 0;  // tokens that the KV partition holds, over all requests
   int32_t prefill_chunk = 0;
-  PoolSplit pool;
+  PoolLayout pool;
   uint64_t expert_bytes_total = 0, expert_bytes_token = 0;
   uint32_t pool_slots = 0, experts_total = 0;
   std::vector<std::string> warnings;

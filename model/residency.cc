@@ -5,68 +5,16 @@
 #include "io/check.h"
 
 namespace llmd {
-namespace {
-
-uint32_t class_floor(const ExpertSizeClass& size_class, int32_t used) {
-  return static_cast<uint32_t>(std::min(size_class.layers, 2) * used);
-}
-
-}  // namespace
-
-uint64_t Residency::floor_bytes(const ExpertCatalog& catalog, int32_t used) {
-  uint64_t bytes = 0;
-  for (const ExpertSizeClass& c : catalog.size_classes()) bytes += c.slot_bytes * class_floor(c, used);
-  return bytes;
-}
-
-uint64_t Residency::full_bytes(const ExpertCatalog& catalog) {
-  uint64_t bytes = 0;
-  for (const ExpertSizeClass& c : catalog.size_classes())
-    bytes += c.slot_bytes * static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(catalog.experts_per_layer());
-  return bytes;
-}
-
-PoolSplit Residency::split(const ExpertCatalog& catalog, int32_t used, uint64_t bytes) {
-  PoolSplit split;
-  uint64_t floor = floor_bytes(catalog, used), full = full_bytes(catalog);
-  LLMD_CHECK(bytes >= floor);
-  for (const ExpertSizeClass& c : catalog.size_classes()) {
-    uint64_t most = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(catalog.experts_per_layer());
-    uint64_t least = std::min<uint64_t>(most, class_floor(c, used));
-    // What is above the floor is shared by how much each class could still use.
-    double share =
-        full > floor ? static_cast<double>((most - least) * c.slot_bytes) / static_cast<double>(full - floor) : 0;
-    uint64_t extra = static_cast<uint64_t>(share * static_cast<double>(bytes - floor)) / c.slot_bytes;
-    uint64_t slots = std::min(most, least + extra);
-    split.slots.push_back(static_cast<uint32_t>(slots));
-    split.bytes += slots * c.slot_bytes;
-  }
-  return split;
-}
 
 Residency::Residency(const ExpertCatalog& catalog, std::span<const DirectFile> files, Reader& reader,
-                     const PoolSplit& split, std::span<std::byte> memory)
-    : catalog_(&catalog), files_(files), reader_(&reader) {
-  LLMD_CHECK(memory.size() >= split.bytes);
-  uint32_t total = 0;
-  for (uint32_t slots : split.slots) total += slots;
-  slots_ = std::make_unique<ExpertSlot[]>(total);
-  std::byte* next = memory.data();
-  uint32_t index = 0;
-  for (size_t c = 0; c < split.slots.size(); c++) {
-    SizeClass size_class;
-    size_class.first = index;
-    size_class.slots = split.slots[c];
-    for (uint32_t i = 0; i < size_class.slots; i++, index++) {
-      slots_[index].memory = next;
-      slots_[index].size_class = static_cast<int32_t>(c);
-      next += catalog.size_classes()[c].slot_bytes;
-    }
-    for (uint32_t i = size_class.slots; i > 0; i--)
-      size_class.free.push_back(static_cast<int32_t>(size_class.first + i - 1));
-    classes_.push_back(std::move(size_class));
-  }
-  table_.assign(static_cast<size_t>(catalog.layers()) * static_cast<size_t>(catalog.experts_per_layer()), -1);
+                     const PoolLayout& layout, std::span<std::byte> memory)
+    : catalog_(&catalog),
+      files_(files),
+      reader_(&reader),
+      memory_(memory),
+      pool_(catalog.pool_shape(), layout, PolicyKind::kHeat),
+      slots_(std::make_unique<ExpertSlot[]>(pool_.slot_numbers())) {
+  LLMD_CHECK(memory.size() >= layout.bytes);
   pending_first_.reserve(2 * static_cast<size_t>(catalog.experts_per_layer()));
   pending_down_.reserve(static_cast<size_t>(catalog.experts_per_layer()));
 }
@@ -77,63 +25,22 @@ Residency::~Residency() {
   for (uint32_t seen = completions(); seen != submitted_;) seen = wait(seen);
 }
 
-bool Residency::is_resident(int32_t layer, int32_t expert) const {
-  return const_cast<Residency*>(this)->entry(layer, expert) >= 0;
-}
-
-ExpertSlot* Residency::acquire(int32_t layer_index, int32_t expert, ExpertUse use) {
-  const ExpertLayer& layer = catalog_->layer(layer_index);
-  SizeClass& size_class = classes_[static_cast<size_t>(layer.size_class)];
-  int32_t index = entry(layer_index, expert);
-  if (index >= 0) {
-    ExpertSlot& slot = slots_[static_cast<size_t>(index)];
-    slot.pins++;
-    statistics_.hits++;
-    statistics_.touched_bytes += layer.expert_bytes;
-    if (use == ExpertUse::kDecode) {
-      unlink(size_class, index);
-      link_newest(size_class, index);
-    }
-    return &slot;
-  }
-  index = take_slot(size_class);
-  if (index < 0) return nullptr;
-  ExpertSlot& slot = slots_[static_cast<size_t>(index)];
-  slot.layer = layer_index;
+ExpertSlot* Residency::acquire(int32_t layer, int32_t expert, ExpertUse use) {
+  ExpertPool::Taken taken = pool_.acquire(layer, expert, use);
+  if (taken.slot < 0) return nullptr;
+  ExpertSlot& slot = slots_[static_cast<size_t>(taken.slot)];
+  if (taken.hit) return &slot;
+  slot.index = taken.slot;
+  slot.layer = layer;
   slot.expert = expert;
-  slot.pins = 1;
-  slot.loading = true;
-  entry(layer_index, expert) = index;
-  if (use == ExpertUse::kDecode)
-    link_newest(size_class, index);
-  else
-    link_oldest(size_class, index);
-  prepare_reads(slot, layer);
-  statistics_.misses++;
-  statistics_.bytes_read += layer.expert_bytes;
-  statistics_.touched_bytes += layer.expert_bytes;
+  prepare_reads(slot, catalog_->layer(layer));
+  counts_.bytes_read += catalog_->layer(layer).expert_bytes;
   return &slot;
-}
-
-int32_t Residency::take_slot(SizeClass& size_class) {
-  if (!size_class.free.empty()) {
-    int32_t index = size_class.free.back();
-    size_class.free.pop_back();
-    return index;
-  }
-  for (int32_t index = size_class.oldest; index >= 0; index = slots_[static_cast<size_t>(index)].newer) {
-    ExpertSlot& slot = slots_[static_cast<size_t>(index)];
-    if (slot.pins > 0) continue;
-    statistics_.evictions++;
-    unlink(size_class, index);
-    entry(slot.layer, slot.expert) = -1;
-    return index;
-  }
-  return -1;
 }
 
 void Residency::prepare_reads(ExpertSlot& slot, const ExpertLayer& layer) {
   constexpr uint64_t kBlock = ExpertCatalog::kBlock;
+  std::byte* memory = memory_.data() + pool_.offset(slot.index);
   const std::byte* data[3] = {};
   slot.reads_count = layer.tensors_count;
   for (int32_t t = 0; t < layer.tensors_count; t++) {
@@ -145,7 +52,7 @@ void Residency::prepare_reads(ExpertSlot& slot, const ExpertLayer& layer) {
     read.offset = begin / kBlock * kBlock;
     read.length = (end + kBlock - 1) / kBlock * kBlock - read.offset;
     read.needed_end = end;
-    read.buffer = slot.memory + tensor.region_offset;
+    read.buffer = memory + tensor.region_offset;
     read.gate = &gate_;
     read.state.store(ReadState::kIdle, std::memory_order_relaxed);
     data[t] = read.buffer + (begin - read.offset);
@@ -176,32 +83,31 @@ void Residency::start_reads(ExpertUse use) {
 }
 
 Status Residency::settle(ExpertSlot& slot) {
-  if (!slot.loading) return {};
+  if (!pool_.loading(slot.index)) return {};
   LLMD_CHECK(slot.reads_finished());
   for (int32_t i = 0; i < slot.reads_count; i++) {
     if (slot.reads[i].state.load(std::memory_order_acquire) != ReadState::kFailed) continue;
-    statistics_.read_errors++;
+    counts_.read_errors++;
     return read_error(slot.reads[i]);
   }
-  slot.loading = false;
+  pool_.loaded(slot.index);
   return {};
 }
 
 void Residency::release(ExpertSlot* slot) {
-  LLMD_CHECK(slot->pins > 0);
-  slot->pins--;
-  if (slot->pins > 0 || !slot->loading) return;
+  pool_.release(slot->index);
+  if (pool_.pins(slot->index) > 0 || !pool_.loading(slot->index)) return;
   // Its reads failed: nothing may find it, and the slot is free again.
   LLMD_CHECK(slot->reads_finished());
-  empty(*slot);
+  pool_.drop(slot->index);
 }
 
 Status Residency::fill() {
   for (int32_t layer = 0; layer < catalog_->layers(); layer++) {
-    if (catalog_->layer(layer).tensors_count == 0) continue;
-    const SizeClass& size_class = classes_[static_cast<size_t>(catalog_->layer(layer).size_class)];
+    int32_t size_class = catalog_->layer(layer).size_class;
+    if (size_class < 0) continue;
     std::vector<ExpertSlot*> loading;
-    for (int32_t expert = 0; expert < catalog_->experts_per_layer() && !size_class.free.empty(); expert++)
+    for (int32_t expert = 0; expert < catalog_->experts_per_layer() && pool_.empty_slots(size_class) > 0; expert++)
       if (!is_resident(layer, expert)) loading.push_back(acquire(layer, expert, ExpertUse::kSweep));
     start_reads(ExpertUse::kSweep);
     Status status;
@@ -216,37 +122,10 @@ Status Residency::fill() {
   return {};
 }
 
-void Residency::empty(ExpertSlot& slot) {
-  SizeClass& size_class = classes_[static_cast<size_t>(slot.size_class)];
-  unlink(size_class, index_of(slot));
-  entry(slot.layer, slot.expert) = -1;
-  slot.layer = slot.expert = -1;
-  slot.loading = false;
-  slot.reads_count = 0;
-  size_class.free.push_back(index_of(slot));
-}
-
-void Residency::unlink(SizeClass& size_class, int32_t index) {
-  ExpertSlot& slot = slots_[static_cast<size_t>(index)];
-  (slot.newer >= 0 ? slots_[static_cast<size_t>(slot.newer)].older : size_class.newest) = slot.older;
-  (slot.older >= 0 ? slots_[static_cast<size_t>(slot.older)].newer : size_class.oldest) = slot.newer;
-  slot.newer = slot.older = -1;
-}
-
-void Residency::link_newest(SizeClass& size_class, int32_t index) {
-  ExpertSlot& slot = slots_[static_cast<size_t>(index)];
-  slot.newer = -1;
-  slot.older = size_class.newest;
-  (size_class.newest >= 0 ? slots_[static_cast<size_t>(size_class.newest)].newer : size_class.oldest) = index;
-  size_class.newest = index;
-}
-
-void Residency::link_oldest(SizeClass& size_class, int32_t index) {
-  ExpertSlot& slot = slots_[static_cast<size_t>(index)];
-  slot.older = -1;
-  slot.newer = size_class.oldest;
-  (size_class.oldest >= 0 ? slots_[static_cast<size_t>(size_class.oldest)].older : size_class.newest) = index;
-  size_class.oldest = index;
+ResidencyStatistics Residency::statistics() const {
+  ResidencyStatistics all = counts_;
+  static_cast<PoolStatistics&>(all) = pool_.statistics();
+  return all;
 }
 
 }  // namespace llmd

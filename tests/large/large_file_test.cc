@@ -81,7 +81,7 @@ TEST_F(LargeModel, GivesTheRightBytes_ForExpertsBeyondFourGigabytes) {
   }
   auto reader = Reader::create({});
   ASSERT_TRUE(reader.ok());
-  PoolSplit split = Residency::split(*catalog, 8, Residency::floor_bytes(*catalog, 8));
+  PoolLayout split = lay_out_pool(catalog->pool_shape(), pool_floor_bytes(catalog->pool_shape()));
   auto arena = Arena::reserve(split.bytes);
   ASSERT_TRUE(arena.ok());
   Residency residency(*catalog, files, **reader, split, arena->take(split.bytes));

@@ -25,7 +25,7 @@ TEST(PoolTeardown, WaitsUntilTheReaderHasLetGo_OfItsGate) {
   files.push_back(std::move(file).value());
   auto reader = Reader::create({});
   ASSERT_TRUE(reader.ok());
-  PoolSplit split = Residency::split(*catalog, 4, Residency::floor_bytes(*catalog, 4));
+  PoolLayout split = lay_out_pool(catalog->pool_shape(), pool_floor_bytes(catalog->pool_shape()));
   auto arena = Arena::reserve(split.bytes);
   ASSERT_TRUE(arena.ok());
   std::span<std::byte> memory = arena->take(split.bytes);
