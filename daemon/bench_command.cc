@@ -12,6 +12,7 @@
 #include "daemon/model_loader.h"
 #include "io/process_memory.h"
 #include "model/generator.h"
+#include "model/routing_trace.h"
 
 namespace llmd {
 namespace {
@@ -110,6 +111,11 @@ Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t
   LLMD_ASSIGN_OR_RETURN(std::vector<int32_t> list,
                         token_list(options.tokens_file, static_cast<size_t>(depth + tokens), runtime.shape().vocab));
   Generator generator(runtime, depth + tokens);
+  std::optional<RoutingTraceWriter> trace;
+  if (!options.trace_file.empty() && runtime.moe() != nullptr) {
+    LLMD_ASSIGN_OR_RETURN(trace, RoutingTraceWriter::create(options.trace_file, runtime.catalog().pool_shape()));
+    runtime.moe()->set_trace(RoutingTraceWriter::record, &*trace);
+  }
   std::span<const int32_t> all(list);
   auto ignore = [](int32_t, std::span<const float>) {};
   if (depth > 0) LLMD_RETURN_IF_ERROR(generator.prefill(all.first(static_cast<size_t>(depth)), false, ignore));
@@ -120,12 +126,15 @@ Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t
     LLMD_RETURN_IF_ERROR(generator.prefill(all.subspan(static_cast<size_t>(depth)), false, ignore));
   }
   stop(m, runtime);
-  return {};
+  if (!trace) return {};
+  runtime.moe()->set_trace(nullptr, nullptr);
+  return trace->close();
 }
 
 }  // namespace
 
 int run_bench(const Options& options) {
+  if (options.bench_mode == BenchMode::kCache) return run_bench_cache(options);
   bool decode = options.bench_mode == BenchMode::kDecode;
   int32_t tokens = options.bench_tokens.value_or(decode ? 64 : 512), depth = options.depth;
   Measured m;

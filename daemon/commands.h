@@ -16,6 +16,7 @@ int run_plan(const Options& options);
 int run_inspect(const std::string& path, bool json);
 int run_eval(const Options& options);
 int run_bench(const Options& options);
+int run_bench_cache(const Options& options);
 int run_chat(const Options& options);
 
 }  // namespace llmd

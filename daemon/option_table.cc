@@ -180,7 +180,8 @@ constexpr std::array<CommandSpec, 6> kCommands = {{
     {Command::kPlan, "plan", "", "show how a model would fit into memory"},
     {Command::kInspect, "inspect", "FILE", "show what is in a model file"},
     {Command::kEval, "eval", "", "run a prompt and write its logits or a greedy continuation"},
-    {Command::kBench, "bench", "decode|prefill", "measure the speed of generating, or of reading a prompt"},
+    {Command::kBench, "bench", "decode|prefill|cache",
+     "measure the speed of generating or of reading a prompt, or replay a trace of it"},
     {Command::kChat, "chat", "", "talk to a running daemon from this terminal"},
 }};
 
@@ -242,6 +243,9 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      set_path<&Options::tokens_file>, nullptr},
     {"depth", "N", kInteger, kBench, kFlagOnly, "0", "tokens in context beforehand",
      set_integer<&Options::depth, 0, kTokensMax>, nullptr},
+    {"trace", "FILE", kText, kBench, kFlagOnly, "",
+     "decode, prefill: record which experts are wanted; cache: the record to replay", set_path<&Options::trace_file>,
+     nullptr},
     {"url", "URL", kText, kChat, kFlagOnly, "http://127.0.0.1:8080", "where the daemon listens",
      set_text<&Options::url>, nullptr},
     {"json", "", kSwitch, kPlan | kInspect | kEval | kBench, kFlagOnly, "", "print one JSON object",

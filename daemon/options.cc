@@ -235,21 +235,25 @@ Status take_positional(const CommandLine& line, Options& options) {
     options.model = text;
     return {};
   }
-  static constexpr std::pair<std::string_view, BenchMode> kModes[] = {{"decode", BenchMode::kDecode},
-                                                                      {"prefill", BenchMode::kPrefill}};
+  static constexpr std::pair<std::string_view, BenchMode> kModes[] = {
+      {"decode", BenchMode::kDecode}, {"prefill", BenchMode::kPrefill}, {"cache", BenchMode::kCache}};
   for (const auto& [mode_name, mode] : kModes) {
     if (mode_name == text) {
       options.bench_mode = mode;
       return {};
     }
   }
-  return usage_error(name + ": " + quoted(text) + " is none of decode, prefill");
+  return usage_error(name + ": " + quoted(text) + " is none of decode, prefill, cache");
 }
 
 /// What no single option can see.
 Status check_together(const Options& options) {
   const std::string name = "llmd " + std::string(command_spec(options.command).name);
   if (options.command == Command::kChat) return {};
+  if (options.command == Command::kBench && options.bench_mode == BenchMode::kCache) {
+    if (options.trace_file.empty()) return usage_error(name + " cache needs a trace to replay: --trace FILE");
+    return {};
+  }
   if (options.model.empty() && !options.print_config) {
     if (!options.config_file.empty()) {
       return config_error(options.config_file + ": no model is set; add: model = \"/path/to/model.gguf\"");

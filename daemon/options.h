@@ -24,7 +24,7 @@ namespace llmd {
 
 enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kChat };
 enum class ReadPath { kAuto, kUring, kThreads };
-enum class BenchMode { kDecode, kPrefill };
+enum class BenchMode { kDecode, kPrefill, kCache };
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
 
 /// An address to listen on. Port 0 asks the kernel for a free one.
@@ -76,6 +76,7 @@ struct Options {
   std::optional<int32_t> bench_tokens;  // how many; auto: the benchmark's own choice
   std::string tokens_file;              // token ids to feed, in place of the pseudo-random list
   int32_t depth = 0;                    // tokens already in context
+  std::string trace_file;               // decode, prefill: written; cache: read
 
   // chat
   std::string url = "http://127.0.0.1:8080";
