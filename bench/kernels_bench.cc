@@ -3,6 +3,7 @@
 //
 // One thread. The matrices of the decode runs are larger than the last-level cache. LLMD_CPU chooses the level.
 #include <benchmark/benchmark.h>
+#include <immintrin.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -113,6 +114,24 @@ void bm_memory_sum(benchmark::State& state) {
   state.counters["GB/s"] = benchmark::Counter(total * 1e-9, benchmark::Counter::kIsRate);
 }
 BENCHMARK(bm_memory_sum)->Unit(benchmark::kMillisecond);
+
+// Two vectors of fused multiply-adds a cycle is what AVX2 processors do: twelve chains keep both units busy.
+__attribute__((target("avx2,fma"))) void bm_fma_peak(benchmark::State& state) {
+  constexpr int64_t kRounds = 4096;
+  __m256 chain[12];
+  for (__m256& c : chain) c = _mm256_set1_ps(1.0f);
+  __m256 factor = _mm256_set1_ps(1.0f + 1e-7f), term = _mm256_set1_ps(1e-7f);
+  for (auto _ : state) {
+    for (int64_t i = 0; i < kRounds; i++) {
+#pragma GCC unroll 12
+      for (__m256& c : chain) c = _mm256_fmadd_ps(c, factor, term);
+    }
+    for (__m256& c : chain) benchmark::DoNotOptimize(c);
+  }
+  state.counters["GOP/s"] = benchmark::Counter(static_cast<double>(state.iterations()) * kRounds * 12 * 16 * 1e-9,
+                                               benchmark::Counter::kIsRate);
+}
+BENCHMARK(bm_fma_peak);
 
 // args: m, n, k. A 6 x 16 x 256 product stays in the first-level cache: it shows the peak.
 void bm_gemm(benchmark::State& state) {

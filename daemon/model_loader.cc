@@ -7,6 +7,7 @@
 #include "daemon/log.h"
 #include "daemon/memory_limit.h"
 #include "io/process_memory.h"
+#include "model/processors.h"
 
 namespace llmd {
 namespace {
@@ -42,7 +43,7 @@ Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes) {
   runtime.plan.kv_memory_bytes = options.kv_memory_bytes;
   runtime.plan.prefill_chunk = options.prefill_chunk;
   runtime.plan.kv_type = options.kv_type;
-  runtime.plan.threads = options.threads.value_or(default_thread_count());
+  runtime.plan.threads = options.threads.value_or(allowed_processors().default_threads());
   runtime.plan.http_bytes = http_bytes;
   runtime.read_path = reader_path(options.read_path);
   LLMD_ASSIGN_OR_RETURN(model.runtime, Runtime::open(*model.gguf, runtime));
@@ -60,7 +61,9 @@ Status load_model(LoadedModel& model, bool need_tokenizer, const Runtime::Progre
   } else if (need_tokenizer) {
     return std::move(tokenizer).error();
   }
-  return model.runtime->load(progress);
+  LLMD_RETURN_IF_ERROR(model.runtime->load(progress));
+  model.runtime->threads().pin_leader();
+  return {};
 }
 
 void log_notes(const LoadedModel& model) {

@@ -56,6 +56,12 @@ void matmul_rows(const Matrix& w, const Activations& x, const uint32_t* x_rows, 
   kernels().matmul[static_cast<uint32_t>(w.type)](args);
 }
 
+void dequantize_rows(const Matrix& w, float* out) {
+  DequantizeFn dequantize = kernels().dequantize[static_cast<uint32_t>(w.type)];
+  for (int64_t r = 0; r < w.n_out; r++)
+    dequantize(w.data + static_cast<uint64_t>(r) * w.row_bytes, w.n_in, out + r * w.n_in);
+}
+
 void matmul(const Matrix& w, const ActivationBuffer& x, const uint32_t* x_rows, int64_t count, float* out,
             int64_t out_stride, ThreadPool& threads) {
   LLMD_CHECK(w.n_in == x.width());

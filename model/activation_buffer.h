@@ -63,6 +63,8 @@ void matmul(const Matrix& w, const ActivationBuffer& x, const uint32_t* x_rows, 
 /// The same for outputs [begin, end) only, on the calling thread: for use inside a task.
 void matmul_rows(const Matrix& w, const Activations& x, const uint32_t* x_rows, int64_t count, int64_t begin,
                  int64_t end, float* out, int64_t out_stride);
+/// Floats of every row of w: out [n_out, n_in].
+void dequantize_rows(const Matrix& w, float* out);
 /// How many outputs one task should take of a matrix with n_out rows.
 int64_t matmul_grain(int64_t n_out, int threads);
 

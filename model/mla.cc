@@ -19,20 +19,22 @@ void Mla::carve(Carver& carver, int32_t rows_max, int threads) {
   head_out_.carve(carver, rows_max, heads * mla_.value);
   q_nope_.carve(carver, tile * heads, mla_.nope);
   q_absorbed_ = carver.take<float>(u(tile * heads * mla_.row()));
+  q_t_ = carver.take<float>(u(tile * heads_stride() * mla_.row()));
   z_.carve(carver, tile * heads, mla_.latent);
   partial_ = carver.take<float>(u(kWaveBlocks * heads * partial_stride()));
-  merged_ = carver.take<SoftmaxState>(u(heads));
+  merged_ = carver.take<SoftmaxState>(u(tile * heads));
   absorbed_out_ = carver.take<float>(u(tile * heads * mla_.value));
   scratch_.resize(static_cast<size_t>(threads));
   for (ThreadScratch& s : scratch_) {
-    s.latents = carver.take<float>(u(kBlock * mla_.row()));
-    s.latents_t = carver.take<float>(u(kBlock * mla_.row()));
+    s.latents = carver.take<float>(u(kBlock * block_stride()));
     s.k_weights = carver.take<float>(u(mla_.nope) * u(mla_.latent));
     s.v_weights = carver.take<float>(u(mla_.latent) * u(mla_.value));
     s.dequantized = carver.take<float>(u(mla_.latent) * u(std::max(mla_.nope, mla_.value)));
+    s.keys = carver.take<float>(u(mla_.nope) * kBlock);
     s.keys_t = carver.take<float>(u(mla_.key()) * kBlock);
     s.values = carver.take<float>(u(kBlock * mla_.value));
     s.scores = carver.take<float>(u(std::max<int64_t>(kTileRows, heads) * kBlock));
+    s.scores_t = carver.take<float>(u(kBlock * heads_stride()));
     s.block_out = carver.take<float>(u(kTileRows * mla_.value));
     s.state = carver.take<SoftmaxState>(u(rows_max));
   }
@@ -116,15 +118,19 @@ void Mla::store_latent(const Layer& layer, const Row& row, int32_t stream, int64
 }
 
 void Mla::load_block(const ThreadScratch& scratch, KvSequence& sequence, int32_t layer, int32_t block, int32_t tokens) {
-  int64_t width = mla_.row();
+  int64_t width = mla_.row(), stride = block_stride();
   uint64_t row_bytes = kv_bytes(kv_type_, width);
   const std::byte* stored = sequence.block(static_cast<size_t>(layer), block);
-  for (int32_t t = 0; t < tokens; t++)
-    kernels().kv_load(kv_type_, stored + static_cast<uint64_t>(t) * row_bytes, width, scratch.latents + t * width);
+  const std::byte* stored_end = stored + static_cast<uint64_t>(tokens) * row_bytes;
+  for (int32_t t = 0; t < tokens; t++) {
+    // Two rows ahead: the cache is read once from memory, and the processor's own prefetch stops at page ends.
+    const std::byte* ahead = stored + static_cast<uint64_t>(t + 2) * row_bytes;
+    for (uint64_t at = 0; at < row_bytes && ahead + at < stored_end; at += 64) __builtin_prefetch(ahead + at);
+    kernels().kv_load(kv_type_, stored + static_cast<uint64_t>(t) * row_bytes, width, scratch.latents + t * stride);
+  }
   // Kernels run over whole multiples of 16 tokens: what is past the last valid one must be finite.
-  std::memset(scratch.latents + tokens * width, 0, static_cast<size_t>((kBlock - tokens) * width) * sizeof(float));
   int64_t padded = (tokens + 15) / 16 * 16;
-  kernels().transpose(scratch.latents, width, scratch.latents_t, kBlock, padded, width);
+  std::memset(scratch.latents + tokens * stride, 0, static_cast<size_t>((padded - tokens) * stride) * sizeof(float));
 }
 
 }  // namespace llmd

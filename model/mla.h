@@ -61,14 +61,15 @@ class Mla : public Architecture {
     const float* kv_a_norm = nullptr;
   };
   struct ThreadScratch {
-    float* latents = nullptr;       // [256, row] one block of the cache, as floats
-    float* latents_t = nullptr;     // [row, 256] the same, transposed
-    float* k_weights = nullptr;     // [nope, latent] one head
-    float* v_weights = nullptr;     // [latent, value] one head (transposed)
+    float* latents = nullptr;       // [256, block_stride] one block of the cache, as floats
+    float* k_weights = nullptr;     // one head: [latent, nope] (expanded) or [nope, latent] (absorbed, older layout)
+    float* v_weights = nullptr;     // [latent, value] one head
     float* dequantized = nullptr;   // [max(latent * nope, value * latent)] before a transpose
+    float* keys = nullptr;          // [256, nope]
     float* keys_t = nullptr;        // [key, 256]
     float* values = nullptr;        // [256, value]
-    float* scores = nullptr;        // [kTileRows, 256]
+    float* scores = nullptr;        // [max(kTileRows, heads), 256]
+    float* scores_t = nullptr;      // [256, heads_stride]
     float* block_out = nullptr;     // [kTileRows, value]
     SoftmaxState* state = nullptr;  // [rows] running softmax of one head
   };
@@ -76,20 +77,30 @@ class Mla : public Architecture {
   static constexpr int64_t kTileRows = 64;      // query rows that share one rebuilt block (expanded)
   static constexpr int64_t kAbsorbedRows = 16;  // rows whose absorbed queries are held at once
   static constexpr int64_t kWaveBlocks = 16;    // blocks whose partial results are held at once
+  /// One block of the context of one of the rows at hand.
+  struct RowBlock {
+    int64_t slot = 0, block = 0;
+  };
   int64_t partial_stride() const { return mla_.latent + 2; }
+  int64_t heads_stride() const { return (mla_.heads + 15) / 16 * 16; }
+  // In floats. An odd number of cache lines: walking down a column then uses every set of the cache.
+  int64_t block_stride() const { return (mla_.row() + 15) / 16 * 16 + ((mla_.row() + 15) / 16 % 2 == 0 ? 16 : 0); }
 
   void project(const Layer& layer, std::span<const Row> rows, const ActivationBuffer& x, ThreadPool& threads);
   void finish_query(std::span<const Row> rows, int64_t r);
   void store_latent(const Layer& layer, const Row& row, int32_t stream, int64_t r);
-  /// Floats of one block of a sequence's stream, `tokens` valid, the rest zero, and their transpose.
+  /// Floats of one block of a sequence's stream: `tokens` rows, and zeros up to a multiple of 16.
   void load_block(const ThreadScratch& scratch, KvSequence& sequence, int32_t layer, int32_t block, int32_t tokens);
 
   void absorbed(const Layer& layer, int32_t index, std::span<const Row> rows, const uint32_t* which, int64_t count,
                 ThreadPool& threads);
   void absorbed_query(const Layer& layer, const uint32_t* which, int64_t count, ThreadPool& threads);
-  void absorbed_row(int32_t index, const Row& row, int64_t slot, ThreadPool& threads);
-  void absorbed_block(int32_t index, const Row& row, const float* q, int64_t block, int64_t heads, float* out,
+  void absorbed_context(int32_t index, std::span<const Row> rows, const uint32_t* which, int64_t count,
+                        ThreadPool& threads);
+  void absorbed_block(int32_t index, const Row& row, const float* q_t, int64_t block, int64_t heads, float* out,
                       const ThreadScratch& scratch);
+  void merge_wave(std::span<const RowBlock> wave, std::span<const Row> rows, const uint32_t* which,
+                  ThreadPool& threads);
   void absorbed_output(const Layer& layer, const uint32_t* which, int64_t count, ThreadPool& threads);
 
   void expanded(const Layer& layer, int32_t index, std::span<const Row> rows, int64_t first, ThreadPool& threads);
@@ -97,9 +108,9 @@ class Mla : public Architecture {
                      const ThreadScratch& scratch);
   void expanded_tile(const float* q, float* out, std::span<const Row> rows, int64_t begin, int64_t count, int64_t block,
                      const ThreadScratch& scratch);
-  /// W_k [nope, latent] and W_v transposed [latent, value] of one head, as floats.
-  void key_weights(const Layer& layer, int64_t head, const ThreadScratch& scratch);
-  void value_weights(const Layer& layer, int64_t head, const ThreadScratch& scratch);
+  /// W_k^T [latent, nope] and W_v^T [latent, value] of one head, as floats.
+  void key_weights_t(const Layer& layer, int64_t head, const ThreadScratch& scratch);
+  void value_weights_t(const Layer& layer, int64_t head, const ThreadScratch& scratch);
 
   MlaShape mla_;
   Rope rope_;
@@ -113,9 +124,10 @@ class Mla : public Architecture {
   ActivationBuffer head_out_;
   ActivationBuffer q_nope_;         // [tile rows * heads, nope]
   float* q_absorbed_ = nullptr;     // [tile rows, heads, row]
+  float* q_t_ = nullptr;            // [tile rows, row, heads_stride] the same, transposed
   ActivationBuffer z_;              // [tile rows * heads, latent]
   float* partial_ = nullptr;        // [kWaveBlocks, heads, latent + 2]: weighted sum, max and sum of one block
-  SoftmaxState* merged_ = nullptr;  // [heads] of the row at hand
+  SoftmaxState* merged_ = nullptr;  // [tile rows, heads]
   float* absorbed_out_ = nullptr;   // [tile rows, heads * value]
   std::vector<ThreadScratch> scratch_;
   int32_t rows_max_ = 0;

@@ -1,7 +1,7 @@
 // The expanded form of MLA: keys and values of a block of 256 tokens are rebuilt per head from the latents, in floats.
 //
-//   for a head:  W_k [nope, r], W_v^T [r, value] dequantised once
-//     for a block:  K^T = [ W_k . latents^T ; rope keys^T ]  [key, 256]     V = latents . W_v^T  [256, value]
+//   for a head:  W_k^T [r, nope], W_v^T [r, value] dequantised once
+//     for a block:  K = [ latents . W_k^T | rope keys ]  [256, key], transposed     V = latents . W_v^T  [256, value]
 //       for a tile of query rows:  S = Q K^T -> mask by length -> local softmax -> o = P V -> merged in block order
 // Heads are independent tasks. Blocks past a tile's last row are skipped; there is no n x n matrix.
 #include <algorithm>
@@ -23,19 +23,20 @@ void Mla::expanded_head(const Layer& layer, int32_t index, std::span<const Row> 
   int64_t q_stride = int64_t{mla_.heads} * mla_.key();
   const float* q = q_ + first * q_stride + int64_t{head} * mla_.key();
   float* out = head_out_.row(first) + int64_t{head} * mla_.value;
-  key_weights(layer, head, s);
-  value_weights(layer, head, s);
+  key_weights_t(layer, head, s);
+  value_weights_t(layer, head, s);
   std::fill(s.state, s.state + count, SoftmaxState{});
   int32_t last_position = rows.back().position;
   for (int64_t block = 0; block * kBlock <= last_position; block++) {
     int32_t tokens = static_cast<int32_t>(std::min<int64_t>(kBlock, last_position + 1 - block * kBlock));
     int64_t padded = (tokens + 15) / 16 * 16;
     load_block(s, *rows[0].sequence, index, static_cast<int32_t>(block), tokens);
-    kernels().gemm(s.k_weights, mla_.latent, s.latents_t, kBlock, s.keys_t, kBlock, mla_.nope, padded, mla_.latent,
+    int64_t stride = block_stride();
+    kernels().gemm(s.latents, stride, s.k_weights, mla_.nope, s.keys, mla_.nope, padded, mla_.nope, mla_.latent, false);
+    kernels().transpose(s.keys, mla_.nope, s.keys_t, kBlock, padded, mla_.nope);
+    kernels().transpose(s.latents + mla_.latent, stride, s.keys_t + mla_.nope * kBlock, kBlock, padded, mla_.rope);
+    kernels().gemm(s.latents, stride, s.v_weights, mla_.value, s.values, mla_.value, padded, mla_.value, mla_.latent,
                    false);
-    std::copy(s.latents_t + mla_.latent * kBlock, s.latents_t + mla_.row() * kBlock, s.keys_t + mla_.nope * kBlock);
-    kernels().gemm(s.latents, mla_.row(), s.v_weights, mla_.value, s.values, mla_.value, padded, mla_.value,
-                   mla_.latent, false);
     for (int64_t begin = 0; begin < count; begin += kTileRows) {
       int64_t tile = std::min(kTileRows, count - begin);
       if (rows[static_cast<size_t>(begin + tile - 1)].position < block * kBlock) continue;
@@ -70,27 +71,19 @@ void Mla::expanded_tile(const float* q, float* out, std::span<const Row> rows, i
                              out + (begin + i) * head_out_.width(), mla_.value);
 }
 
-void Mla::key_weights(const Layer& layer, int64_t head, const ThreadScratch& s) {
-  if (layer.k_b) {  // stored transposed: [latent, nope]
-    Matrix rows = layer.k_b.rows(head * mla_.latent, mla_.latent);
-    for (int64_t i = 0; i < mla_.latent; i++)
-      kernels().dequantize[static_cast<uint32_t>(rows.type)](rows.data + static_cast<uint64_t>(i) * rows.row_bytes,
-                                                             mla_.nope, s.dequantized + i * mla_.nope);
-    kernels().transpose(s.dequantized, mla_.nope, s.k_weights, mla_.latent, mla_.latent, mla_.nope);
+void Mla::key_weights_t(const Layer& layer, int64_t head, const ThreadScratch& s) {
+  if (layer.k_b) {  // stored like this: [latent, nope]
+    dequantize_rows(layer.k_b.rows(head * mla_.latent, mla_.latent), s.k_weights);
     return;
   }
-  Matrix rows = layer.kv_b.rows(head * (mla_.nope + mla_.value), mla_.nope);
-  for (int64_t i = 0; i < mla_.nope; i++)
-    kernels().dequantize[static_cast<uint32_t>(rows.type)](rows.data + static_cast<uint64_t>(i) * rows.row_bytes,
-                                                           mla_.latent, s.k_weights + i * mla_.latent);
+  dequantize_rows(layer.kv_b.rows(head * (mla_.nope + mla_.value), mla_.nope), s.dequantized);
+  kernels().transpose(s.dequantized, mla_.latent, s.k_weights, mla_.nope, mla_.nope, mla_.latent);
 }
 
-void Mla::value_weights(const Layer& layer, int64_t head, const ThreadScratch& s) {
-  Matrix rows = layer.v_b ? layer.v_b.rows(head * mla_.value, mla_.value)
-                          : layer.kv_b.rows(head * (mla_.nope + mla_.value) + mla_.nope, mla_.value);
-  for (int64_t i = 0; i < mla_.value; i++)
-    kernels().dequantize[static_cast<uint32_t>(rows.type)](rows.data + static_cast<uint64_t>(i) * rows.row_bytes,
-                                                           mla_.latent, s.dequantized + i * mla_.latent);
+void Mla::value_weights_t(const Layer& layer, int64_t head, const ThreadScratch& s) {
+  dequantize_rows(layer.v_b ? layer.v_b.rows(head * mla_.value, mla_.value)
+                            : layer.kv_b.rows(head * (mla_.nope + mla_.value) + mla_.nope, mla_.value),
+                  s.dequantized);
   kernels().transpose(s.dequantized, mla_.latent, s.v_weights, mla_.value, mla_.value, mla_.latent);
 }
 

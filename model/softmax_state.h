@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "model/kernels/kernels.h"
+
 namespace llmd {
 
 struct SoftmaxState {
@@ -26,7 +28,7 @@ struct SoftmaxState {
     float keep = std::exp(max - top), add = std::exp(block_max - top);
     max = top;
     sum = sum * keep + block_sum * add;
-    for (int64_t i = 0; i < n; i++) out[i] = out[i] * keep + block_out[i] * add;
+    kernels().blend(add, block_out, keep, n, out);
   }
 
   /// Divides by the sum: out[n] becomes the softmax-weighted mean.

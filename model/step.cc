@@ -57,11 +57,9 @@ void Step::run(std::span<const Row> rows, LogitsSink& sink, std::span<std::optio
 
 void Step::embed(std::span<const Row> rows) {
   int64_t width = architecture_->shape().width;
-  DequantizeFn dequantize = kernels().dequantize[static_cast<uint32_t>(embedding_.type)];
   for (size_t r = 0; r < rows.size(); r++) {
     LLMD_CHECK(rows[r].token >= 0 && rows[r].token < architecture_->shape().vocab);
-    dequantize(embedding_.data + static_cast<uint64_t>(rows[r].token) * embedding_.row_bytes, width,
-               hidden_ + static_cast<int64_t>(r) * width);
+    dequantize_rows(embedding_.rows(rows[r].token, 1), hidden_ + static_cast<int64_t>(r) * width);
   }
 }
 

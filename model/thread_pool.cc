@@ -1,11 +1,9 @@
 #include "model/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
-#include <algorithm>
-#include <fstream>
-#include <set>
-#include <string>
+#include "model/processors.h"
 
 namespace llmd {
 namespace {
@@ -14,49 +12,28 @@ void relax() {
   __builtin_ia32_pause();
 }
 
-// One line of a small text file, "" when it cannot be read.
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// CPUs' worth of time that the cgroup of this process allows, or 0 for no limit (v2, then v1).
-int cgroup_cpu_quota() {
-  std::string max = first_line("/sys/fs/cgroup/cpu.max");
-  if (!max.empty() && max.rfind("max", 0) != 0) {
-    long long quota = 0, period = 0;
-    if (std::sscanf(max.c_str(), "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0)
-      return static_cast<int>(std::max(1LL, quota / period));
-  }
-  long long quota = std::atoll(first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").c_str());
-  long long period = std::atoll(first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us").c_str());
-  return quota > 0 && period > 0 ? static_cast<int>(std::max(1LL, quota / period)) : 0;
+void pin_to(pthread_t thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  pthread_setaffinity_np(thread, sizeof(set), &set);  // refused: the thread stays free to move
 }
 
 }  // namespace
 
-int default_thread_count() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  std::set<std::string> cores;  // SMT siblings share a "thread_siblings_list"
-  int cpus = 0;
-  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    cpus++;
-    cores.insert(first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list"));
-  }
-  int physical = cores.count("") ? cpus : static_cast<int>(cores.size());
-  int quota = cgroup_cpu_quota();
-  return std::max(1, quota > 0 ? std::min(physical, quota) : physical);
+ThreadPool::ThreadPool(int threads) {
+  Processors processors = allowed_processors();
+  // Spinning only helps while every thread has a core of its own.
+  spins_ = threads > 1 && threads <= processors.default_threads() ? 20000 : 1;
+  for (int i = 1; i < threads; i++) workers_.emplace_back([this, i] { work(i); });
+  if (threads != processors.cores || threads < 2) return;
+  leader_cpu_ = processors.cpus[0];
+  for (int i = 1; i < threads; i++)
+    pin_to(workers_[static_cast<size_t>(i) - 1].native_handle(), processors.cpus[static_cast<size_t>(i)]);
 }
 
-ThreadPool::ThreadPool(int threads) {
-  // Spinning only helps while every thread has a core of its own.
-  spins_ = threads > 1 && threads <= default_thread_count() ? 20000 : 1;
-  for (int i = 1; i < threads; i++) workers_.emplace_back([this, i] { work(i); });
+void ThreadPool::pin_leader() {
+  if (leader_cpu_ >= 0) pin_to(pthread_self(), leader_cpu_);
 }
 
 ThreadPool::~ThreadPool() {

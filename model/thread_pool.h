@@ -6,6 +6,9 @@
 //
 // A worker *joins* a job while it is open; the leader closes it when no task is left to claim and waits for those that
 // joined only. So a worker that sleeps or has no core (more threads than cores) holds nobody up.
+//
+// When the threads are exactly as many as the physical cores that this process may use, each has a core of its own and
+// is pinned to it. With fewer the others are somebody else's, with more there is nothing to own: then nobody is pinned.
 #pragma once
 
 #include <atomic>
@@ -25,6 +28,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  /// Pins the calling thread, which leads from now on and starts no threads any more (they would inherit the pin).
+  void pin_leader();
 
   template <typename F>
   void run(int64_t tasks, F&& f) {
@@ -64,10 +69,8 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> left_{0};   // counts workers that left a job; what the leader sleeps on
   std::atomic<bool> stop_{false};
   int spins_ = 0;
+  int leader_cpu_ = -1;  // -1: nobody is pinned
   std::vector<std::thread> workers_;
 };
-
-/// The number of physical cores this process may use (affinity and cgroup quota respected); at least 1.
-int default_thread_count();
 
 }  // namespace llmd

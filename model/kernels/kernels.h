@@ -62,6 +62,8 @@ struct KernelTable {
   void (*add)(const float* x, int64_t n, float* y);
   /// y[i] = y[i] + a * x[i], one rounding for the product and one for the sum (no fused multiply-add)
   void (*axpy)(float a, const float* x, int64_t n, float* y);
+  /// y[i] = y[i] * b + x[i] * a, each operation rounded
+  void (*blend)(float a, const float* x, float b, int64_t n, float* y);
   /// Turns consecutive pairs (x[2i], x[2i+1]) by the angle whose cosine and sine are cos[i], sin[i].
   void (*rope)(float* x, const float* cos, const float* sin, int64_t pairs);
 

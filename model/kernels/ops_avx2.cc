@@ -1,5 +1,5 @@
-// Vector operations of a layer. Those of one element each (add, axpy, rope) give the scalar level's bits; the sums of
-// rms_norm and softmax_block run in 8 lanes (4 x 8 for rms_norm) in order and close with sum_lanes.
+// Vector operations of a layer. Those of one element each (add, axpy, blend, rope) give the scalar level's bits; the
+// sums of rms_norm and softmax_block run in 8 lanes (4 x 8 for rms_norm) in order and close with sum_lanes.
 #include "model/kernels/kernels.h"
 #include "model/kernels/levels.h"
 #include "model/kernels/vector_avx2.h"
@@ -51,6 +51,14 @@ void axpy(float a, const float* x, int64_t n, float* y) {
   }
 }
 
+void blend(float a, const float* x, float b, int64_t n, float* y) {
+  const __m256 of_x = _mm256_set1_ps(a), of_y = _mm256_set1_ps(b);
+  for (int64_t i = 0; i < n; i += 8) {
+    __m256 product = _mm256_mul_ps(load_floats(x + i, n - i), of_x);
+    store_floats(y + i, _mm256_add_ps(_mm256_mul_ps(load_floats(y + i, n - i), of_y), product), n - i);
+  }
+}
+
 /// Each of 4 values twice.
 __m256 twice(__m256 v) {
   return _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
@@ -95,6 +103,7 @@ void fill_avx2_ops(KernelTable& table) {
   table.silu_mul = silu_mul;
   table.add = add;
   table.axpy = axpy;
+  table.blend = blend;
   table.rope = rope;
   table.softmax_block = softmax_block;
 }

@@ -65,6 +65,10 @@ void axpy(float a, const float* x, int64_t n, float* y) {
   for (int64_t i = 0; i < n; i++) y[i] = y[i] + a * x[i];
 }
 
+void blend(float a, const float* x, float b, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; i++) y[i] = y[i] * b + x[i] * a;
+}
+
 void rope(float* x, const float* cos, const float* sin, int64_t pairs) {
   for (int64_t i = 0; i < pairs; i++) {
     float x0 = x[2 * i], x1 = x[2 * i + 1];
@@ -172,6 +176,7 @@ void fill_scalar_ops(KernelTable& table) {
   table.silu_mul = silu_mul;
   table.add = add;
   table.axpy = axpy;
+  table.blend = blend;
   table.rope = rope;
   table.gemm = gemm;
   table.transpose = transpose;

@@ -47,6 +47,9 @@ TEST_P(Ops, ElementwiseOperationsEqualScalar_ForEveryLength) {
     table_->axpy(0.37f, x.data(), n, y.data());
     scalar_->axpy(0.37f, x.data(), n, y2.data());
     EXPECT_TRUE(same_bytes(y, y2));
+    table_->blend(0.37f, x.data(), -1.3f, n, y.data());
+    scalar_->blend(0.37f, x.data(), -1.3f, n, y2.data());
+    EXPECT_TRUE(same_bytes(y, y2));
 
     std::vector<float> cos = random_floats(n, 3), sin = random_floats(n, 4), v = random_floats(2 * n, 5), v2 = v;
     table_->rope(v.data(), cos.data(), sin.data(), n);

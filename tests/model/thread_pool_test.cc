@@ -33,9 +33,5 @@ TEST_P(ThreadPoolTest, CoversARange_InPieces) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
 
-TEST(ThreadCount, IsAtLeastOne) {
-  EXPECT_GE(default_thread_count(), 1);
-}
-
 }  // namespace
 }  // namespace llmd
