@@ -2,7 +2,7 @@
 //
 // The token list is pseudo-random from a fixed seed (or --tokens-file), never the model's own output: two engines, two
 // budgets or two versions then do the same work. Where every expert fits, they are read before the clock starts: the
-// benchmark is then of the processor.
+// benchmark is then of the processor. The context before them (--depth) is made of pseudo-random latents.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -118,7 +118,7 @@ Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t
   }
   std::span<const int32_t> all(list);
   auto ignore = [](int32_t, std::span<const float>) {};
-  if (depth > 0) LLMD_RETURN_IF_ERROR(generator.prefill(all.first(static_cast<size_t>(depth)), false, ignore));
+  if (depth > 0) LLMD_RETURN_IF_ERROR(generator.fill_context(depth));
   start(m, runtime);
   if (decode) {
     for (int32_t token : all.subspan(static_cast<size_t>(depth))) LLMD_RETURN_IF_ERROR(generator.decode(token, ignore));

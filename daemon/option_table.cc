@@ -241,7 +241,7 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      set_auto_integer<&Options::bench_tokens, 1, kTokensMax>, nullptr},
     {"tokens-file", "FILE", kText, kBench, kFlagOnly, "", "feed the token ids of this file (otherwise a fixed list)",
      set_path<&Options::tokens_file>, nullptr},
-    {"depth", "N", kInteger, kBench, kFlagOnly, "0", "tokens in context beforehand",
+    {"depth", "N", kInteger, kBench, kFlagOnly, "0", "pseudo-random tokens in context beforehand",
      set_integer<&Options::depth, 0, kTokensMax>, nullptr},
     {"trace", "FILE", kText, kBench, kFlagOnly, "",
      "decode, prefill: record which experts are wanted; cache: the record to replay", set_path<&Options::trace_file>,

@@ -44,6 +44,25 @@ Status Generator::decode(int32_t token, const LogitsFn& logits) {
   return step({&row, 1}, logits);
 }
 
+Status Generator::fill_context(int32_t tokens) {
+  LLMD_RETURN_IF_ERROR(sequence_.extend(sequence_.length() + tokens));
+  KvType type = runtime_->kv_type();
+  const std::vector<KvStream>& streams = runtime_->kv().layout().streams();
+  uint32_t state = 1;
+  std::vector<float> row;
+  for (size_t s = 0; s < streams.size(); s++) {
+    row.resize(streams[s].bytes_per_token * 32 / kv_bytes(type, 32));
+    for (int32_t t = sequence_.length() - tokens; t < sequence_.length(); t++) {
+      for (float& value : row) {
+        state = state * 1664525u + 1013904223u;
+        value = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
+      }
+      kernels().kv_store(type, row.data(), static_cast<int64_t>(row.size()), sequence_.row(s, t));
+    }
+  }
+  return {};
+}
+
 Status Generator::step(std::span<const Row> rows, const LogitsFn& logits) {
   errors_.assign(rows.size(), std::nullopt);
   FunctionSink sink(rows, logits);

@@ -25,6 +25,9 @@ class Generator {
   Status prefill(std::span<const int32_t> tokens, bool all, const LogitsFn& logits);
   /// Appends one generated token.
   Status decode(int32_t token, const LogitsFn& logits);
+  /// Appends `tokens` positions of pseudo-random KV instead of computing them: what attention costs at a depth does not
+  /// depend on what the cache holds. For benchmarks only.
+  Status fill_context(int32_t tokens);
   int32_t length() const { return sequence_.length(); }
 
  private:

@@ -117,10 +117,12 @@ void Mla::store_latent(const Layer& layer, const Row& row, int32_t stream, int64
   kernels().kv_store(kv_type_, latent, mla_.row(), row.sequence->row(static_cast<size_t>(stream), row.position));
 }
 
-void Mla::load_block(const ThreadScratch& scratch, KvSequence& sequence, int32_t layer, int32_t block, int32_t tokens) {
+void Mla::load_latents(const ThreadScratch& scratch, KvSequence& sequence, int32_t layer, int32_t block, int32_t first,
+                       int32_t tokens) {
   int64_t width = mla_.row(), stride = block_stride();
   uint64_t row_bytes = kv_bytes(kv_type_, width);
-  const std::byte* stored = sequence.block(static_cast<size_t>(layer), block);
+  const std::byte* stored =
+      sequence.block(static_cast<size_t>(layer), block) + static_cast<uint64_t>(first) * row_bytes;
   const std::byte* stored_end = stored + static_cast<uint64_t>(tokens) * row_bytes;
   for (int32_t t = 0; t < tokens; t++) {
     // Two rows ahead: the cache is read once from memory, and the processor's own prefetch stops at page ends.

@@ -75,6 +75,7 @@ class Mla : public Architecture {
   };
   static constexpr int64_t kBlock = kKvPageTokens;
   static constexpr int64_t kTileRows = 64;      // query rows that share one rebuilt block (expanded)
+  static constexpr int32_t kTileTokens = 64;    // latents that are floats at once (absorbed)
   static constexpr int64_t kAbsorbedRows = 16;  // rows whose absorbed queries are held at once
   static constexpr int64_t kWaveBlocks = 16;    // blocks whose partial results are held at once
   /// One block of the context of one of the rows at hand.
@@ -89,8 +90,9 @@ class Mla : public Architecture {
   void project(const Layer& layer, std::span<const Row> rows, const ActivationBuffer& x, ThreadPool& threads);
   void finish_query(std::span<const Row> rows, int64_t r);
   void store_latent(const Layer& layer, const Row& row, int32_t stream, int64_t r);
-  /// Floats of one block of a sequence's stream: `tokens` rows, and zeros up to a multiple of 16.
-  void load_block(const ThreadScratch& scratch, KvSequence& sequence, int32_t layer, int32_t block, int32_t tokens);
+  /// Floats of rows [first, first + tokens) of a block of a sequence's stream, and zeros up to a multiple of 16.
+  void load_latents(const ThreadScratch& scratch, KvSequence& sequence, int32_t layer, int32_t block, int32_t first,
+                    int32_t tokens);
 
   void absorbed(const Layer& layer, int32_t index, std::span<const Row> rows, const uint32_t* which, int64_t count,
                 ThreadPool& threads);

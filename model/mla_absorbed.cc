@@ -4,9 +4,10 @@
 //   block b: S^T = rows . q'^T -> transposed, local softmax -> o_b[h] = P . latents
 //   z[h]  = merge of o_b in block order;   head_out[h] = v_b[h] z[h]
 //
-// A block's latents are made floats once and read as they lie by all heads of a task; only scores are transposed. The
-// blocks of all rows at hand are one list, worked on in waves of kWaveBlocks: one row with a long context and many rows
-// with short ones both keep every thread busy.
+// Latents are made floats 64 tokens at a time, for the scores and again for the weighted sum: that is cheaper than a
+// float copy of the block, which the weights of each layer would drive out of the cache. They are read as they lie by
+// all heads of a task; only scores are transposed. The blocks of all rows at hand are one list, worked on in waves of
+// kWaveBlocks: one row with a long context and many rows with short ones both keep every thread busy.
 #include <algorithm>
 
 #include "model/mla.h"
@@ -84,16 +85,22 @@ void Mla::absorbed_block(int32_t index, const Row& row, const float* q_t, int64_
   int64_t stride = partial_stride();
   int32_t tokens = static_cast<int32_t>(std::min<int64_t>(kBlock, row.position + 1 - block * kBlock));
   int64_t padded = (tokens + 15) / 16 * 16;
-  load_block(s, *row.sequence, index, static_cast<int32_t>(block), tokens);
-  kernels().gemm(s.latents, block_stride(), q_t, heads_stride(), s.scores_t, heads_stride(), padded, heads, mla_.row(),
-                 false);
+  for (int32_t first = 0; first < tokens; first += kTileTokens) {
+    load_latents(s, *row.sequence, index, static_cast<int32_t>(block), first, std::min(kTileTokens, tokens - first));
+    kernels().gemm(s.latents, block_stride(), q_t, heads_stride(), s.scores_t + first * heads_stride(), heads_stride(),
+                   std::min<int64_t>(kTileTokens, padded - first), heads, mla_.row(), false);
+  }
   kernels().transpose(s.scores_t, heads_stride(), s.scores, kBlock, padded, heads);
   for (int64_t h = 0; h < heads; h++) {
     KernelTable::MaxSum local = kernels().softmax_block(s.scores + h * kBlock, tokens);
     out[h * stride + mla_.latent] = local.max;
     out[h * stride + mla_.latent + 1] = local.sum;
   }
-  kernels().gemm(s.scores, kBlock, s.latents, block_stride(), out, stride, heads, mla_.latent, padded, false);
+  for (int32_t first = 0; first < tokens; first += kTileTokens) {
+    load_latents(s, *row.sequence, index, static_cast<int32_t>(block), first, std::min(kTileTokens, tokens - first));
+    kernels().gemm(s.scores + first, kBlock, s.latents, block_stride(), out, stride, heads, mla_.latent,
+                   std::min<int64_t>(kTileTokens, padded - first), first > 0);
+  }
 }
 
 // Merges the wave's blocks into z, in order; a row whose last block this was is finished.

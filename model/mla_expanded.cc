@@ -30,7 +30,7 @@ void Mla::expanded_head(const Layer& layer, int32_t index, std::span<const Row> 
   for (int64_t block = 0; block * kBlock <= last_position; block++) {
     int32_t tokens = static_cast<int32_t>(std::min<int64_t>(kBlock, last_position + 1 - block * kBlock));
     int64_t padded = (tokens + 15) / 16 * 16;
-    load_block(s, *rows[0].sequence, index, static_cast<int32_t>(block), tokens);
+    load_latents(s, *rows[0].sequence, index, static_cast<int32_t>(block), 0, tokens);
     int64_t stride = block_stride();
     kernels().gemm(s.latents, stride, s.k_weights, mla_.nope, s.keys, mla_.nope, padded, mla_.nope, mla_.latent, false);
     kernels().transpose(s.keys, mla_.nope, s.keys_t, kBlock, padded, mla_.nope);

@@ -43,6 +43,7 @@ class Runtime {
 
   const ModelShape& shape() const { return architecture_->shape(); }
   const MemoryPlan& plan() const { return plan_; }
+  KvType kv_type() const { return options_.plan.kv_type; }
   const ExpertCatalog& catalog() const { return catalog_; }
   /// Lines worth logging: assumptions about the file, alignment and read path, warnings with their cure.
   const std::vector<std::string>& notes() const { return notes_; }
