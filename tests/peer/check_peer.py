@@ -4,8 +4,9 @@
     check_peer.py --llmd BINARY --models CACHE_FOLDER --work FOLDER [--only PART_OF_NAME]
 
 The judge is the float64 reference. On float weights reference and peer must agree, or the judge is wrong. On block
-types both runtimes quantise activations and are off by some percent: the product's error may be 1.2 times the peer's.
-Errors are norms of logits without their common offset, relative to the reference's. Installs the peer from npm into
+types both runtimes quantise activations and are off by some percent. On a prompt the product's error may not be above
+the peer's; on so few tokens that they take the form of generated ones, which rounds as the peer does, it may be 1.2
+times the peer's, by chance. Errors are norms of logits without their common offset, relative to the reference's. Installs the peer from npm into
 FOLDER once; exit code 77 (skipped) when that cannot be done.
 """
 import argparse
@@ -24,9 +25,11 @@ import models  # noqa: E402 (the path comes first)
 from llmd_eval import EvalFailed, Llmd, centred, relative_error  # noqa: E402
 from ref_deepseek2 import Model  # noqa: E402
 
-TOKENS = 64                # enough that the norm of random rounding varies by a few percent only
+TOKENS = 192               # a prompt: the expanded form of attention
+FEW_TOKENS = 64            # the absorbed form; enough that the norm of random rounding varies by a few percent only
 AGREEMENT = 5e-6           # reference and peer on F32 weights
-NOT_WORSE_THAN = 1.2       # product's error / peer's error
+PROMPT_BOUND = 1.0         # product's error / peer's error
+FEW_BOUND = 1.2
 SKIPPED = 77
 
 
@@ -83,13 +86,16 @@ def check_case(case, llmd, folder, work):
     want = centred(reference.forward(tokens))
     exact, routed = case.weight_type == "F32", case.weight_type != "F32" and reference.margin < np.inf
     measure = median_error if routed else relative_error
-    peer = measure(centred(peer_logits(work, path, tokens)), want)
+    theirs = centred(peer_logits(work, path, tokens))
+    peer = measure(theirs, want)
     ok, row = not exact or peer <= AGREEMENT, f"{case.name:24s} {peer:10.2e}"
-    if llmd:
-        product = measure(centred(llmd.logits(path, tokens)), want)
+    for count, bound in ((TOKENS, PROMPT_BOUND), (FEW_TOKENS, FEW_BOUND)) if llmd else ():
+        product = measure(centred(llmd.logits(path, tokens[:count])), want[:count])
+        ratio = product / measure(theirs[:count], want[:count])
         # On F32 both are rounding noise, of which the product has its own bound in tests/reference.
-        ok &= exact or product <= NOT_WORSE_THAN * peer
-        row += f" {product:10.2e} {product / peer:7.2f}"
+        # Rows that were routed otherwise are a matter of chance as well.
+        ok &= exact or ratio <= (FEW_BOUND if routed else bound)
+        row += f" {product:10.2e} {ratio:7.2f}"
     print(row, "(median)" if routed else "", "" if ok else "  FAIL", flush=True)
     return ok
 
@@ -108,7 +114,7 @@ def main():
     llmd = Llmd(a.llmd, a.threads) if a.llmd else None
     cases = [c for c in models.CASES if c.peer and a.only in c.name]
     failures = 0
-    print(f"{'model':24s} {'peer':>10s} {'llmd':>10s} {'ratio':>7s}")
+    print(f"{'model':24s} {'peer':>10s} {'llmd':>10s} {'ratio':>7s} {'few':>10s} {'ratio':>7s}")
     for case in cases:
         try:
             failures += not check_case(case, llmd, os.path.abspath(a.models), work)
