@@ -7,7 +7,8 @@
 // I and X are exact integers, so neither tile, run, panel nor neighbour can change a bit. Storing acc is exact.
 //
 // I is summed in int16 as far as the largest weight allows (kSpan), then in int32. Unsigned weights that stand for
-// signed ones are corrected by kOffset * X. Only *_avx2.cc files may include this; unnamed namespace: see half.h.
+// signed ones are corrected by kOffset * X. Compiled with AVX-VNNI, one instruction multiplies and adds into int32: the
+// same integers, so the same bits. Only *_avx2.cc and *_vnni.cc files may include this; unnamed namespace: see half.h.
 #pragma once
 
 #include "model/kernels/kernels.h"
@@ -44,6 +45,34 @@ inline void pin(__m256i& v) {
   asm("" : "+x"(v));
 }
 
+#ifdef __AVXVNNI__
+constexpr bool kVnni = true;
+constexpr int kSignedOffset = 128;  // signed weights become unsigned by a flip of their sign bit
+
+/// Integer sums of vectors [first, last) of one group: R panels x T activation rows.
+template <typename Shape, int R, int T>
+inline void dot_span(const PanelGroup* const* groups, const int8_t* const* x, int first, int last, __m256i sum[R][T]) {
+#pragma GCC unroll 8
+  for (int j = first; j < last; j++) {
+    __m256i w[R];
+#pragma GCC unroll 2
+    for (int r = 0; r < R; r++) {
+      w[r] = _mm256_load_si256(reinterpret_cast<const __m256i*>(groups[r]->w[j]));
+      if (Shape::kSpan == 0) w[r] = _mm256_xor_si256(w[r], _mm256_set1_epi8(-128));
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < T; t++) {
+      __m256i in = broadcast4(x[t] + 4 * j);
+#pragma GCC unroll 2
+      for (int r = 0; r < R; r++)
+        sum[r][t] = _mm256_dpbusd_avx_epi32(j == first ? _mm256_setzero_si256() : sum[r][t], w[r], in);
+    }
+  }
+}
+#else
+constexpr bool kVnni = false;
+constexpr int kSignedOffset = 0;
+
 /// Integer sums of vectors [first, last) of one group: R panels x T activation rows.
 template <typename Shape, int R, int T>
 inline void dot_span(const PanelGroup* const* groups, const int8_t* const* x, int first, int last, __m256i sum[R][T]) {
@@ -73,6 +102,8 @@ inline void dot_span(const PanelGroup* const* groups, const int8_t* const* x, in
     }
   }
 }
+
+#endif
 
 inline __m256 to_float(__m256i v) {
   return _mm256_cvtepi32_ps(v);
@@ -206,7 +237,8 @@ inline void prefetch(const uint8_t* from, int64_t bytes) {
 /// Weight rows [row, row + valid), at most two panels, with activation rows [i, i_end).
 template <typename Format>
 void matmul_rows(const MatmulArgs& args, int64_t row, int64_t valid, int64_t i, int64_t i_end) {
-  using Shape = DotShape<Format::kHalves, Format::kMin, Format::kOffset, Format::kSpan>;
+  constexpr int kOffset = Format::kSpan == 0 ? kSignedOffset : Format::kOffset;
+  using Shape = DotShape<Format::kHalves, Format::kMin, kOffset, Format::kSpan>;
   PanelGroup buffer[kPanels][kLongRun];
   const PanelGroup* panels[kPanels] = {buffer[0], buffer[1]};
   const int64_t stride = static_cast<int64_t>(args.row_bytes);

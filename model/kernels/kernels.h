@@ -46,7 +46,7 @@ using DequantizeFn = void (*)(const std::byte* row, int64_t n, float* out);
 enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
 
 struct KernelTable {
-  std::string_view level;            // "scalar", "avx2"
+  std::string_view level;            // "scalar", "avx2", "avxvnni"
   MatmulFn matmul[64] = {};          // by TensorType id; null: no kernel for this type
   DequantizeFn dequantize[64] = {};  // one row of n weights to floats
 
@@ -93,8 +93,8 @@ uint64_t kv_bytes(KvType type, int64_t n);
 /// True when the kernels of this type read the q8 form of activations, false when they read floats.
 bool type_uses_q8(TensorType type);
 
-/// The table for this processor, filled once. LLMD_CPU=scalar|avx2 in the environment asks for a lower level; a level
-/// that the processor lacks is ignored with a line on stderr.
+/// The table for this processor, filled once. LLMD_CPU=scalar|avx2|avxvnni in the environment asks for a lower level; a
+/// level that the processor lacks is ignored with a line on stderr.
 const KernelTable& kernels();
 /// A given level, for tests and benchmarks; null when the processor cannot run it or the name is unknown.
 const KernelTable* kernels_at(std::string_view level);

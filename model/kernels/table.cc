@@ -46,8 +46,25 @@ const KernelTable& avx2_table() {
   return table;
 }
 
+// AVX-VNNI (the VEX form: Zen 5, Alder Lake and later), which compilers do not all know by name.
+bool has_vnni() {
+  constexpr unsigned kAvxVnni = 1u << 4;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return has_avx2() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & kAvxVnni) != 0;
+}
+
+const KernelTable& vnni_table() {
+  static const KernelTable table = [] {
+    KernelTable t = avx2_table();
+    t.level = "avxvnni";
+    fill_vnni(t);
+    return t;
+  }();
+  return table;
+}
+
 const KernelTable* choose() {
-  const KernelTable* best = has_avx2() ? &avx2_table() : &scalar_table();
+  const KernelTable* best = has_vnni() ? &vnni_table() : has_avx2() ? &avx2_table() : &scalar_table();
   const char* wanted = std::getenv("LLMD_CPU");
   if (wanted == nullptr || *wanted == '\0') return best;
   if (const KernelTable* table = kernels_at(wanted)) return table;
@@ -81,6 +98,7 @@ bool type_uses_q8(TensorType type) {
 const KernelTable* kernels_at(std::string_view level) {
   if (level == "scalar") return &scalar_table();
   if (level == "avx2" && has_avx2()) return &avx2_table();
+  if (level == "avxvnni" && has_vnni()) return &vnni_table();
   return nullptr;
 }
 

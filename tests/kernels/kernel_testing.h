@@ -16,7 +16,7 @@
 namespace llmd {
 
 inline std::vector<std::string> all_levels() {
-  return {"scalar", "avx2"};
+  return {"scalar", "avx2", "avxvnni"};
 }
 
 inline std::vector<TensorType> all_types() {

@@ -47,6 +47,19 @@ double roundings(TensorType type, int64_t n_in) {
   return type_uses_q8(type) ? static_cast<double>(n_in) / 32 + 16 : static_cast<double>(n_in) + 2;
 }
 
+TEST_P(Matmul, GivesTheBitsOfAvx2_WithVnni) {
+  if (GetParam().level != "avxvnni") GTEST_SKIP();
+  TensorType type = GetParam().type;
+  for (Fill fill : {Fill::kRandom, Fill::kOnes, Fill::kNegativeScales}) {
+    Matrix m = random_matrix(type, 37, 1536, fill, 1);
+    for (int64_t rows : {1, 2, 7, 64}) {
+      Inputs x = random_inputs(rows, 1536, 2, fill == Fill::kOnes);
+      std::vector<float> got = run_matmul(*table_, m, x, 0, 37), want = run_matmul(*kernels_at("avx2"), m, x, 0, 37);
+      ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0);
+    }
+  }
+}
+
 TEST_P(Matmul, IsCloseToDoublePrecision_ForRandomAndExtremeBlocks) {
   TensorType type = GetParam().type;
   for (Fill fill : {Fill::kRandom, Fill::kZero, Fill::kOnes, Fill::kSubnormalScales, Fill::kNegativeScales}) {

@@ -22,6 +22,7 @@ namespace {
 }
 
 std::string_view best_level() {
+  if (kernels_at("avxvnni") != nullptr) return "avxvnni";
   return kernels_at("avx2") != nullptr ? "avx2" : "scalar";
 }
 
