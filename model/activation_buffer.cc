@@ -36,7 +36,7 @@ void ActivationBuffer::quantize_rows(int64_t begin, int64_t end, ThreadPool& thr
 }
 
 int64_t matmul_grain(int64_t n_out, int threads) {
-  int64_t grain = n_out / (static_cast<int64_t>(threads) * 2);
+  int64_t grain = n_out / (static_cast<int64_t>(threads) * 8);
   return std::max<int64_t>(16, (grain + 15) / 16 * 16);
 }
 

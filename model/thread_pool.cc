@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "io/check.h"
 #include "model/processors.h"
 
 namespace llmd {
@@ -21,7 +22,7 @@ void pin_to(pthread_t thread, int cpu) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : ranges_(std::make_unique<Range[]>(static_cast<size_t>(threads))) {
   Processors processors = allowed_processors();
   // Spinning only helps while every thread has a core of its own.
   spins_ = threads > 1 && threads <= processors.default_threads() ? 20000 : 1;
@@ -50,13 +51,12 @@ void ThreadPool::run_job(int64_t tasks, JobFn function, void* context) {
   }
   function_ = function;
   context_ = context;
-  tasks_ = tasks;
-  next_.store(0, std::memory_order_relaxed);
+  share_out(tasks);
   uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   state_.store(static_cast<uint64_t>(epoch) << 32 | kOpen, std::memory_order_release);
   epoch_.store(epoch, std::memory_order_release);
   epoch_.notify_all();
-  claim(0);
+  work_off(0);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
   for (int spin = 0; spin < spins_ && workers_inside() != 0; spin++) relax();
   while (true) {
@@ -66,9 +66,29 @@ void ThreadPool::run_job(int64_t tasks, JobFn function, void* context) {
   }
 }
 
-void ThreadPool::claim(int thread) {
-  for (int64_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;)
-    function_(context_, task, thread);
+void ThreadPool::share_out(int64_t tasks) {
+  LLMD_CHECK(tasks <= UINT32_MAX);
+  int64_t count = threads();
+  for (int64_t i = 0; i < count; i++) {
+    uint64_t first = static_cast<uint64_t>(tasks * i / count), end = static_cast<uint64_t>(tasks * (i + 1) / count);
+    ranges_[static_cast<size_t>(i)].tasks.store(first << 32 | end, std::memory_order_relaxed);
+  }
+}
+
+// The thread's own tasks from the front, then those of the others from the back.
+void ThreadPool::work_off(int thread) {
+  constexpr uint64_t kEnd = UINT32_MAX;
+  int count = threads();
+  for (int i = 0; i < count; i++) {
+    std::atomic<uint64_t>& range = ranges_[static_cast<size_t>((thread + i) % count)].tasks;
+    uint64_t tasks = range.load(std::memory_order_relaxed);
+    while (tasks >> 32 < (tasks & kEnd)) {
+      uint64_t rest = i == 0 ? tasks + (1ull << 32) : tasks - 1;
+      if (!range.compare_exchange_weak(tasks, rest, std::memory_order_relaxed)) continue;
+      function_(context_, static_cast<int64_t>(i == 0 ? tasks >> 32 : rest & kEnd), thread);
+      tasks = range.load(std::memory_order_relaxed);
+    }
+  }
 }
 
 // Joins the job of `epoch` if it is still open.
@@ -88,7 +108,7 @@ void ThreadPool::work(int thread) {
     seen = epoch;
     if (stop_.load(std::memory_order_relaxed)) return;
     if (!join(epoch)) continue;
-    claim(thread);
+    work_off(thread);
     state_.fetch_sub(1, std::memory_order_acq_rel);
     left_.fetch_add(1, std::memory_order_release);
     left_.notify_one();

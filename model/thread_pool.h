@@ -1,8 +1,10 @@
 // ThreadPool: the compute threads. One thread leads (the one that calls run); the others spin briefly, then sleep.
 //
 // run(tasks, f) calls f(task, thread) once for every task in [0, tasks), on any thread in [0, threads()), and returns
-// when all are done. Tasks are claimed one by one, so uneven ones do not idle a core; results must not depend on which
-// thread ran a task. Only one thread may lead at a time; f must not call run. Nothing is allocated by run.
+// when all are done. Each thread begins with a contiguous range of the tasks, in order, so that neighbouring pieces of
+// a matrix are read by one thread as one run of memory; whoever has finished takes tasks from the far end of the
+// others' ranges, so uneven ones do not idle a core. Results must not depend on which thread ran a task. Only one
+// thread may lead at a time; f must not call run. Nothing is allocated by run.
 //
 // A worker *joins* a job while it is open; the leader closes it when no task is left to claim and waits for those that
 // joined only. So a worker that sleeps or has no core (more threads than cores) holds nobody up.
@@ -13,6 +15,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -52,7 +55,8 @@ class ThreadPool {
   using JobFn = void (*)(void* context, int64_t task, int thread);
   void run_job(int64_t tasks, JobFn function, void* context);
   void work(int thread);
-  void claim(int thread);
+  void share_out(int64_t tasks);
+  void work_off(int thread);
   bool join(uint32_t epoch);
   uint64_t workers_inside() const { return state_.load(std::memory_order_acquire) & (kOpen - 1); }
 
@@ -61,8 +65,11 @@ class ThreadPool {
   // Written by the leader while the job is closed and nobody is in it; read by workers that have joined.
   JobFn function_ = nullptr;
   void* context_ = nullptr;
-  int64_t tasks_ = 0;
-  alignas(64) std::atomic<int64_t> next_{0};
+  /// The tasks of one thread that nobody has taken: first << 32 | end.
+  struct alignas(64) Range {
+    std::atomic<uint64_t> tasks{0};
+  };
+  std::unique_ptr<Range[]> ranges_;  // [threads]
   // epoch << 32 | open << 31 | workers inside
   alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<uint32_t> epoch_{0};  // what workers sleep on

@@ -243,7 +243,7 @@ void matmul_rows(const MatmulArgs& args, int64_t row, int64_t valid, int64_t i, 
   const PanelGroup* panels[kPanels] = {buffer[0], buffer[1]};
   const int64_t stride = static_cast<int64_t>(args.row_bytes);
   const uint8_t* weights = reinterpret_cast<const uint8_t*>(args.weights) + row * stride;
-  const uint8_t* ahead = row + valid < args.row_end ? weights + valid * stride : nullptr;
+  const uint8_t* ahead = weights + valid * stride;  // past the call's last row as well: the next call's, mostly
   const int64_t total = args.n_in / 32, run = i_end - i < kTile ? kShortRun : kLongRun;
   for (int64_t first = 0; first < total; first += run) {
     int64_t count = total - first < run ? total - first : run;
@@ -256,10 +256,8 @@ void matmul_rows(const MatmulArgs& args, int64_t row, int64_t valid, int64_t i, 
       } else {
         unpack_short_run<Format>(rows, valid - done, count, groups);
       }
-      if (ahead != nullptr) {
-        prefetch(ahead, bytes * kPanelRows);
-        ahead += bytes * kPanelRows;
-      }
+      prefetch(ahead, bytes * kPanelRows);
+      ahead += bytes * kPanelRows;
     }
     weights += bytes;
     if (valid > kPanelRows) {
