@@ -1,10 +1,24 @@
 #include "model/step.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "io/check.h"
 
 namespace llmd {
+namespace {
+
+// Whether none is a NaN or an infinity: in the sum of floats as doubles, which cannot overflow, those always show.
+bool all_finite(std::span<const float> values) {
+  double sums[4] = {};
+  size_t i = 0;
+  for (; i + 4 <= values.size(); i += 4)
+    for (size_t k = 0; k < 4; k++) sums[k] += static_cast<double>(values[i + k]);
+  for (; i < values.size(); i++) sums[0] += static_cast<double>(values[i]);
+  return std::isfinite(sums[0] + sums[1] + sums[2] + sums[3]);
+}
+
+}  // namespace
 
 void Step::carve(Carver& carver, int32_t rows_max, int threads) {
   const ModelShape& shape = architecture_->shape();
@@ -98,7 +112,15 @@ void Step::output(std::span<const Row> rows, LogitsSink& sink, std::span<std::op
   int64_t held = 0;
   auto flush = [&] {
     matmul(output_, normed_, wanted, held, logits_, vocab, *threads_);
-    for (int64_t i = 0; i < held; i++) sink.on_logits(wanted[i], {logits_ + i * vocab, static_cast<size_t>(vocab)});
+    for (int64_t i = 0; i < held; i++) {
+      std::span<const float> logits(logits_ + i * vocab, static_cast<size_t>(vocab));
+      // A damaged weight shows as NaN in every logit: an error is better than a wrong token.
+      if (all_finite(logits))
+        sink.on_logits(wanted[i], logits);
+      else
+        row_errors[wanted[i]] = operating_error("model_output_invalid",
+                                                "the model's output is not a number; check its file with: llmd verify");
+    }
     held = 0;
   };
   for (size_t r = 0; r < rows.size(); r++) {

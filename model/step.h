@@ -4,8 +4,9 @@
 //         -> norm -> output head, for the rows that want logits
 //
 // Rows of one sequence stand together with ascending positions, and the sequence has room for them. The caller (the one
-// leading thread) owns the sequences. Row results do not depend on the other rows. A row whose expert could not be read
-// gets its Error in row_errors and no logits; the others are unaffected. run() allocates nothing.
+// leading thread) owns the sequences. Row results do not depend on the other rows. A row whose expert could not be
+// read, or whose logits are not all finite numbers ("model_output_invalid"), gets its Error in row_errors and no
+// logits; the others are unaffected. run() allocates nothing.
 #pragma once
 
 #include <optional>
