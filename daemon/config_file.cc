@@ -1,6 +1,8 @@
 #include "daemon/config_file.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -30,6 +32,13 @@ const char* type_name(const toml::value& value) {
   }
 }
 
+/// As short as it can be and still the same number; never with an exponent.
+std::string decimal(double value) {
+  std::array<char, 400> text{};
+  auto printed = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  return {text.data(), printed.ptr};
+}
+
 ConfigEntry to_entry(std::string key, const toml::value& value) {
   ConfigEntry entry;
   entry.key = std::move(key);
@@ -41,6 +50,9 @@ ConfigEntry to_entry(std::string key, const toml::value& value) {
   } else if (value.is_integer()) {
     entry.type = ConfigEntry::Type::kInteger;
     entry.values = {std::to_string(value.as_integer())};
+  } else if (value.is_floating()) {
+    entry.type = ConfigEntry::Type::kNumber;
+    entry.values = {decimal(value.as_floating())};
   } else if (value.is_boolean()) {
     entry.type = ConfigEntry::Type::kSwitch;
     entry.values = {value.as_boolean() ? "true" : "false"};

@@ -12,7 +12,7 @@
 namespace llmd {
 
 struct ConfigEntry {
-  enum class Type { kText, kInteger, kSwitch, kTextList, kOther };
+  enum class Type { kText, kInteger, kNumber, kSwitch, kTextList, kOther };
   std::string key;
   Type type = Type::kOther;
   std::vector<std::string> values;  // one, except for kTextList; numbers in decimal; empty for kOther

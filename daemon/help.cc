@@ -41,7 +41,7 @@ std::string explain(const CommandSpec& command) {
   bool settings = false;
   for (const OptionSpec& spec : option_table()) {
     if ((spec.commands & command_bit(command.command)) == 0) continue;
-    settings = settings || spec.setting;
+    settings = settings || spec.flag == "config";
     const std::string left = "--" + std::string(spec.flag) + (spec.value.empty() ? "" : " ") + std::string(spec.value);
     append_row(out, left,
                std::string(spec.help) + (spec.initial.empty() ? "" : " [" + std::string(spec.initial) + "]"));
@@ -94,7 +94,7 @@ std::string config_text(const Options& options) {
     }
     const std::string text = spec.get(options);
     if (text.empty()) continue;
-    const bool bare = spec.kind == ValueKind::kInteger && text != "auto";
+    const bool bare = (spec.kind == ValueKind::kInteger && text != "auto") || spec.kind == ValueKind::kShare;
     out += config_key(spec) + " = " + (bare ? text : toml_string(text)) + "\n";
   }
   return out;

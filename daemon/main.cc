@@ -48,6 +48,8 @@ int dispatch(const Options& options) {
       return run_eval(options);
     case Command::kBench:
       return run_bench(options);
+    case Command::kVerify:
+      return run_verify(options);
     case Command::kChat:
       return run_chat(options);
   }

@@ -10,7 +10,6 @@
 #include "model/processors.h"
 
 namespace llmd {
-namespace {
 
 ReaderOptions::Path reader_path(ReadPath path) {
   switch (path) {
@@ -23,8 +22,6 @@ ReaderOptions::Path reader_path(ReadPath path) {
   }
   return ReaderOptions::Path::kAuto;
 }
-
-}  // namespace
 
 Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes) {
   LoadedModel model;
@@ -46,6 +43,8 @@ Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes) {
   runtime.plan.threads = options.threads.value_or(allowed_processors().default_threads());
   runtime.plan.http_bytes = http_bytes;
   runtime.read_path = reader_path(options.read_path);
+  runtime.checksums_file = options.checksums_file;
+  runtime.verify_reads = options.verify_reads;
   LLMD_ASSIGN_OR_RETURN(model.runtime, Runtime::open(*model.gguf, runtime));
   return model;
 }

@@ -26,6 +26,7 @@ Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes);
 /// The calling thread leads the steps afterwards and is pinned. `need_tokenizer` false lets a model without a usable
 /// vocabulary run on token ids.
 Status load_model(LoadedModel& model, bool need_tokenizer, const Runtime::ProgressFn& progress);
+ReaderOptions::Path reader_path(ReadPath path);
 /// Writes the plan's notes and warnings to the log.
 void log_notes(const LoadedModel& model);
 /// "llmd: message" on stderr; returns 1.

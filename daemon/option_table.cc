@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 
 namespace llmd {
@@ -58,6 +59,20 @@ std::string get_integer(const Options& options) {
 template <auto kMember>
 std::string get_auto_integer(const Options& options) {
   return options.*kMember ? std::to_string(*(options.*kMember)) : "auto";
+}
+
+template <auto kMember>
+Status set_share(Options& options, std::string_view name, std::string_view text) {
+  LLMD_ASSIGN_OR_RETURN(options.*kMember, parse_share(name, text));
+  return {};
+}
+
+template <auto kMember>
+std::string get_share(const Options& options) {
+  std::array<char, 400> text{};
+  const auto printed =
+      std::to_chars(text.data(), text.data() + text.size(), options.*kMember, std::chars_format::fixed);
+  return {text.data(), printed.ptr};
 }
 
 template <auto kMember>
@@ -175,20 +190,21 @@ Status set_tokens(Options& options, std::string_view name, std::string_view text
 
 // --- the tables ----------------------------------------------------------------------------------------------------
 
-constexpr std::array<CommandSpec, 6> kCommands = {{
+constexpr std::array<CommandSpec, 7> kCommands = {{
     {Command::kServe, "serve", "", "serve a model over HTTP (the daemon)"},
     {Command::kPlan, "plan", "", "show how a model would fit into memory"},
     {Command::kInspect, "inspect", "FILE", "show what is in a model file"},
     {Command::kEval, "eval", "", "run a prompt and write its logits or a greedy continuation"},
     {Command::kBench, "bench", "decode|prefill|cache",
      "measure the speed of generating or of reading a prompt, or replay a trace of it"},
+    {Command::kVerify, "verify", "FILE", "check every byte of a model against checksums made before"},
     {Command::kChat, "chat", "", "talk to a running daemon from this terminal"},
 }};
 
 constexpr uint32_t kServe = command_bit(Command::kServe), kPlan = command_bit(Command::kPlan),
                    kInspect = command_bit(Command::kInspect), kEval = command_bit(Command::kEval),
-                   kBench = command_bit(Command::kBench), kChat = command_bit(Command::kChat),
-                   kEngine = kServe | kPlan | kEval | kBench;
+                   kBench = command_bit(Command::kBench), kVerify = command_bit(Command::kVerify),
+                   kChat = command_bit(Command::kChat), kEngine = kServe | kPlan | kEval | kBench;
 constexpr bool kSetting = true, kFlagOnly = false;
 constexpr int64_t kTokensMax = 1 << 24;
 
@@ -210,8 +226,16 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      set_auto_size<&Options::kv_memory_bytes>, get_auto_size<&Options::kv_memory_bytes>},
     {"prefill-chunk", "N", kInteger, kEngine, kSetting, "auto", "prompt tokens that share one sweep over the experts",
      set_auto_integer<&Options::prefill_chunk, 1, kTokensMax>, get_auto_integer<&Options::prefill_chunk>},
-    {"io", "PATH", kText, kEngine, kSetting, "auto", "how experts are read: uring, threads, or auto",
+    {"io", "PATH", kText, kEngine | kVerify, kSetting, "auto", "how experts are read: uring, threads, or auto",
      set_choice<&Options::read_path, kReadPaths>, get_choice<&Options::read_path, kReadPaths>},
+    {"checksums", "FILE", kText, kEngine | kVerify, kSetting, "",
+     "the model's checksums (otherwise beside it: MODEL.gguf.crc)", set_path<&Options::checksums_file>,
+     get_text<&Options::checksums_file>},
+    {"verify-reads", "RATE", kShare, kEngine, kSetting, "0",
+     "share of expert reads to compare with the checksums, 0 to 1", set_share<&Options::verify_reads>,
+     get_share<&Options::verify_reads>},
+    {"write", "", kSwitch, kVerify, kFlagOnly, "", "make the file of checksums, in place of checking against it",
+     set_switch<&Options::write_checksums>, nullptr},
     {"override-kv", "KEY=VALUE", kList, kEngine, kSetting, "", "replace a metadata value of the file; may be repeated",
      add_override, nullptr},
     {"listen", "HOST:PORT", kText, kServe, kSetting, "127.0.0.1:8080",

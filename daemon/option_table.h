@@ -27,6 +27,7 @@ struct CommandSpec {
 enum class ValueKind {
   kText,     // a string
   kInteger,  // an integer, or "auto" where that is the default
+  kShare,    // a number from 0 to 1
   kSize,     // an integer (bytes) or a string such as "64G"
   kList,     // an array of strings; on the command line, the flag again and again
   kSwitch,   // on the command line without a value; never a setting

@@ -60,6 +60,15 @@ Result<int64_t> parse_integer(std::string_view name, std::string_view text, int6
   return value;
 }
 
+Result<double> parse_share(std::string_view name, std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 1)) {
+    return usage_error(std::string(name) + ": " + quoted(text) + " is not a share; give a number from 0 to 1");
+  }
+  return value;
+}
+
 Result<uint64_t> parse_size(std::string_view name, std::string_view text) {
   const auto fail = [&](const char* why) {
     return usage_error(std::string(name) + ": " + quoted(text) + " " + why +

@@ -148,6 +148,9 @@ Status take_entry(const ConfigEntry& entry, const OptionSpec& spec, const std::s
         wanted = spec.initial == "auto" ? "an integer or \"auto\"" : "an integer";
       }
       break;
+    case ValueKind::kShare:
+      if (entry.type != Type::kInteger && entry.type != Type::kNumber) wanted = "a number from 0 to 1";
+      break;
     case ValueKind::kSize:
       if (entry.type != Type::kInteger && entry.type != Type::kText) wanted = "a size such as \"64G\", or bytes";
       break;

@@ -22,7 +22,7 @@
 
 namespace llmd {
 
-enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kChat };
+enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kVerify, kChat };
 enum class ReadPath { kAuto, kUring, kThreads };
 enum class BenchMode { kDecode, kPrefill, kCache };
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
@@ -41,7 +41,7 @@ struct Options {
   Command command = Command::kHelp;
   std::optional<Command> help_topic;  // kHelp: the command to explain
 
-  // The model and the machine: serve, plan, eval, bench (inspect: model only).
+  // The model and the machine: serve, plan, eval, bench (inspect and verify: some of them).
   std::string model;                                             // a GGUF file, or any shard of a split one
   std::vector<std::pair<std::string, std::string>> override_kv;  // GGUF metadata that replaces the file's: key, value
   std::optional<uint64_t> memory_bytes;   // the ceiling on everything; auto: from the machine or the cgroup
@@ -51,6 +51,8 @@ struct Options {
   std::optional<uint64_t> kv_memory_bytes;  // auto: max(one context, 10 % of the budget)
   std::optional<int32_t> prefill_chunk;     // tokens; auto: as many as the budget allows
   ReadPath read_path = ReadPath::kAuto;     // --io
+  std::string checksums_file;               // empty: beside the model
+  double verify_reads = 0;                  // share of expert reads to compare with the checksums, 0 to 1
 
   // serve
   ListenAddress listen;
@@ -78,6 +80,9 @@ struct Options {
   int32_t depth = 0;                    // tokens already in context
   std::string trace_file;               // decode, prefill: written; cache: read
 
+  // verify
+  bool write_checksums = false;  // make the file of checksums, in place of checking against it
+
   // chat
   std::string url = "http://127.0.0.1:8080";
 };
@@ -104,5 +109,7 @@ std::string config_text(const Options& options);
 Result<uint64_t> parse_size(std::string_view name, std::string_view text);
 /// A whole decimal number within [minimum, maximum]. Errors: "usage".
 Result<int64_t> parse_integer(std::string_view name, std::string_view text, int64_t minimum, int64_t maximum);
+/// A decimal number from 0 to 1, such as "0.01". Errors: "usage".
+Result<double> parse_share(std::string_view name, std::string_view text);
 
 }  // namespace llmd

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
+#include "model/checksum_scan.h"
 #include "model/kernels/kernels.h"
 
 namespace llmd {
@@ -84,7 +86,7 @@ Result<CoreWeights> CoreWeights::locate(const GgufModel& model, const std::vecto
 }
 
 Status CoreWeights::load(std::span<const DirectFile> files, Reader& reader, std::span<std::byte> memory,
-                         const std::function<void(uint64_t, uint64_t)>& progress) {
+                         const ModelChecksums* checksums, const std::function<void(uint64_t, uint64_t)>& progress) {
   LLMD_CHECK(memory.size() >= bytes_);
   std::vector<std::unique_ptr<Read>> reads;
   for (const Run& run : runs_) {
@@ -102,6 +104,12 @@ Status CoreWeights::load(std::span<const DirectFile> files, Reader& reader, std:
   }
   constexpr size_t kWindow = 64;
   Status status;
+  std::optional<ChecksumCursor> cursor;
+  if (checksums)
+    cursor.emplace(checksums->layout(), [&](const ChecksumRange& range, uint32_t slice, uint32_t crc) {
+      bool mine = range.tensor != nullptr && tensors_.count(range.tensor->name) != 0;
+      if (mine && status.ok() && crc != checksums->value(range, slice)) status = checksums->mismatch(range, slice);
+    });
   uint64_t done = 0;
   for (size_t i = 0, submitted = 0; i < reads.size(); i++) {
     for (; submitted < reads.size() && submitted < i + kWindow && status.ok(); submitted++) {
@@ -110,7 +118,11 @@ Status CoreWeights::load(std::span<const DirectFile> files, Reader& reader, std:
     }
     if (i >= submitted) break;
     wait_for(*reads[i]);
-    if (reads[i]->state == ReadState::kFailed && status.ok()) status = read_error(*reads[i]);
+    const Read& read = *reads[i];
+    if (read.state == ReadState::kFailed && status.ok()) status = read_error(read);
+    if (cursor && status.ok())
+      cursor->add(static_cast<uint32_t>(read.file - files.data()), read.offset,
+                  {read.buffer, read.needed_end - read.offset});
     done += reads[i]->length;
     if (progress) progress(done, bytes_);
   }

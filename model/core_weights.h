@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "io/reader.h"
+#include "model/checksums.h"
 #include "model/gguf/gguf.h"
 #include "model/model_shape.h"
 
@@ -28,9 +29,10 @@ class CoreWeights {
   /// Memory that load() needs.
   uint64_t bytes() const { return bytes_; }
   /// Reads all runs into `memory` (aligned to 4096). `progress` gets bytes done and total, a few times a second at
-  /// most.
+  /// most. With `checksums` (may be null) each tensor is compared as it comes in. Errors: "model_checksum_mismatch"
+  /// naming the first tensor that is damaged, and those of reads.
   Status load(std::span<const DirectFile> files, Reader& reader, std::span<std::byte> memory,
-              const std::function<void(uint64_t, uint64_t)>& progress);
+              const ModelChecksums* checksums, const std::function<void(uint64_t, uint64_t)>& progress);
 
   bool has(std::string_view name) const { return tensors_.count(std::string(name)) != 0; }
   /// The whole tensor as one matrix [product of the outer dims, dims[0]]; an empty one when it is absent.

@@ -90,7 +90,28 @@ Status Residency::settle(ExpertSlot& slot) {
     counts_.read_errors++;
     return read_error(slot.reads[i]);
   }
+  if (checker_ != nullptr && checker_->due()) LLMD_RETURN_IF_ERROR(check_bytes(slot));
   pool_.loaded(slot.index);
+  return {};
+}
+
+// Bytes that do not match are read once more: what went wrong may be the way here and not the file.
+Status Residency::check_bytes(ExpertSlot& slot) {
+  for (int32_t t = 0; t < slot.reads_count; t++) {
+    Read& read = slot.reads[t];
+    uint64_t begin = read.needed_end - catalog_->layer(slot.layer).tensors[t].expert_bytes;
+    const std::byte* data = read.buffer + (begin - read.offset);
+    if (checker_->matches(slot.layer, t, slot.expert, data)) continue;
+    read.state.store(ReadState::kIdle, std::memory_order_relaxed);
+    Read* again = &read;
+    reader_->submit({&again, 1});
+    submitted_++;
+    wait_for(read);
+    if (read.state.load(std::memory_order_acquire) == ReadState::kFailed) return read_error(read);
+    if (checker_->matches(slot.layer, t, slot.expert, data)) continue;
+    counts_.read_errors++;
+    return checker_->mismatch(slot.layer, t, slot.expert);
+  }
   return {};
 }
 

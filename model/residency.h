@@ -18,6 +18,7 @@
 
 #include "io/reader.h"
 #include "model/expert_catalog.h"
+#include "model/expert_checker.h"
 #include "model/expert_pool.h"
 
 namespace llmd {
@@ -47,6 +48,9 @@ class Residency {
             std::span<std::byte> memory);
   ~Residency();
 
+  /// Has experts compared with their checksums as they come in; null: none (as at first). It must outlive this.
+  void set_checker(ExpertChecker* checker) { checker_ = checker; }
+
   /// The next acquires belong to this layer.
   void begin_layer(int32_t layer, ExpertUse use) { pool_.begin_layer(layer, use); }
   /// Queues nothing yet: misses' reads start with start_reads(), so that a layer can order them.
@@ -73,6 +77,7 @@ class Residency {
 
  private:
   void prepare_reads(ExpertSlot& slot, const ExpertLayer& layer);
+  Status check_bytes(ExpertSlot& slot);
 
   const ExpertCatalog* catalog_;
   std::span<const DirectFile> files_;
@@ -84,6 +89,7 @@ class Residency {
   std::unique_ptr<ExpertSlot[]> slots_;  // by slot number of the pool
   std::vector<Read*> pending_first_, pending_down_;
   ResidencyStatistics counts_;  // of its own; the pool has the others
+  ExpertChecker* checker_ = nullptr;
 };
 
 }  // namespace llmd

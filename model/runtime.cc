@@ -33,9 +33,25 @@ Status Runtime::load(const ProgressFn& progress) {
   reader_options.path = options_.read_path;
   LLMD_ASSIGN_OR_RETURN(reader_, Reader::create(reader_options));
   notes_.push_back("reads: " + reader_->path_name() + " (" + reader_->path_reason() + ")");
+  LLMD_RETURN_IF_ERROR(read_checksums());
   LLMD_RETURN_IF_ERROR(take_memory(progress));
   step_->bind(core_);
   return architecture_->bind(core_, options_.plan.kv_type);
+}
+
+// Checksums are used when they are there; they have to be when somebody named them or wants reads verified.
+Status Runtime::read_checksums() {
+  bool wanted = !options_.checksums_file.empty() || options_.verify_reads > 0;
+  std::string path = options_.checksums_file.empty() ? ModelChecksums::default_path(*model_) : options_.checksums_file;
+  Result<ModelChecksums> checksums = ModelChecksums::read(path, *model_);
+  if (!checksums.ok()) {
+    if (!wanted && checksums.error().code == "checksums_missing") return {};
+    return std::move(checksums).error();
+  }
+  checksums_ = std::move(checksums).value();
+  if (options_.verify_reads > 0) checker_.emplace(*checksums_, catalog_, options_.verify_reads);
+  notes_.push_back("core weights are compared with their checksums in " + path);
+  return {};
 }
 
 Status Runtime::take_memory(const ProgressFn& progress) {
@@ -51,9 +67,10 @@ Status Runtime::take_memory(const ProgressFn& progress) {
   Status populated;
   std::thread populate(
       [&] { populated = arena_->populate(plan_.core_bytes, plan_.arena_bytes() - plan_.core_bytes, threads); });
-  Status loaded = core_.load(files_, *reader_, core, [&](uint64_t done, uint64_t total) {
-    if (progress) progress("reading core weights", done, total);
-  });
+  Status loaded =
+      core_.load(files_, *reader_, core, checksums_ ? &*checksums_ : nullptr, [&](uint64_t done, uint64_t total) {
+        if (progress) progress("reading core weights", done, total);
+      });
   if (progress) progress("taking memory", 0, 0);
   populate.join();
   LLMD_RETURN_IF_ERROR(std::move(loaded));
@@ -65,6 +82,7 @@ Status Runtime::take_memory(const ProgressFn& progress) {
   kv_ = std::make_unique<KvPagePool>(KvLayout(architecture_->kv_streams(options_.plan.kv_type)), kv);
   if (catalog_.moe_layers() > 0) {
     residency_ = std::make_unique<Residency>(catalog_, files_, *reader_, plan_.pool, pool);
+    if (checker_) residency_->set_checker(&*checker_);
     moe_ = std::make_unique<MoeExecutor>(shape(), *residency_, *threads_);
   }
   step_ = std::make_unique<Step>(*architecture_, threads_.get(), moe_.get());

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,10 @@
 #include "io/direct_file.h"
 #include "io/reader.h"
 #include "model/architecture.h"
+#include "model/checksums.h"
 #include "model/core_weights.h"
 #include "model/expert_catalog.h"
+#include "model/expert_checker.h"
 #include "model/moe_executor.h"
 #include "model/plan.h"
 #include "model/residency.h"
@@ -27,6 +30,8 @@ namespace llmd {
 struct RuntimeOptions {
   PlanRequest plan;
   ReaderOptions::Path read_path = ReaderOptions::Path::kAuto;
+  std::string checksums_file;  // empty: beside the model, if it is there
+  double verify_reads = 0;     // the share of expert reads that is compared with the checksums
 };
 
 class Runtime {
@@ -53,12 +58,14 @@ class Runtime {
   KvPagePool& kv() { return *kv_; }
   Reader& reader() { return *reader_; }
   ThreadPool& threads() { return *threads_; }
+  const ExpertChecker* checker() const { return checker_ ? &*checker_ : nullptr; }
   const Residency* residency() const { return residency_.get(); }  // null: a model without experts
   MoeExecutor* moe() { return moe_.get(); }
 
  private:
   Runtime() = default;
   Status take_memory(const ProgressFn& progress);
+  Status read_checksums();
 
   const GgufModel* model_ = nullptr;
   RuntimeOptions options_;
@@ -67,6 +74,8 @@ class Runtime {
   std::unique_ptr<Architecture> architecture_;
   CoreWeights core_;
   ExpertCatalog catalog_;
+  std::optional<ModelChecksums> checksums_;
+  std::optional<ExpertChecker> checker_;  // with verify_reads
   // Destroyed in reverse: what uses the arena or has reads in flight goes first.
   std::vector<DirectFile> files_;
   std::unique_ptr<Arena> arena_;

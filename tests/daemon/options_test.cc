@@ -297,6 +297,39 @@ TEST(Options, RefusesABadFileWithItsLine) {
   }
 }
 
+TEST(Options, TakesAShareFromEverySource) {
+  EXPECT_EQ(parse({"serve", "--model", "m"})->verify_reads, 0);
+  EXPECT_EQ(parse({"serve", "--model", "m", "--verify-reads", "0.25"})->verify_reads, 0.25);
+  EXPECT_EQ(parse({"eval", "--model", "m", "--text", "a"}, {{"LLMD_VERIFY_READS", "1"}})->verify_reads, 1);
+  for (const auto& [text, share] : {std::pair("0.001", 0.001), {"1", 1.0}, {"1e-3", 0.001}, {"0.0", 0.0}}) {
+    const ConfigFile file("model = \"m\"\nverify_reads = " + std::string(text) + "\n");
+    const auto options = parse({"serve", "--config", file.path()});
+    ASSERT_TRUE(options.ok()) << options.error().message;
+    EXPECT_EQ(options->verify_reads, share);
+    const ConfigFile printed(config_text(*options));
+    EXPECT_EQ(parse({"serve", "--config", printed.path()})->verify_reads, share);
+  }
+  for (const char* text : {"", "-0.1", "1.01", "2", "half", "0.1x", "nan", "inf", "1e-3"})
+    EXPECT_THAT(parse_error({"serve", "--model", "m", std::string("--verify-reads=") + text}).message,
+                HasSubstr("is not a share; give a number from 0 to 1"));
+  for (const char* text : {"1.5", "nan", "\"0.5\""}) {
+    const ConfigFile file("verify_reads = " + std::string(text) + "\n");
+    EXPECT_THAT(parse_error({"serve", "--config", file.path()}).message, HasSubstr(":1: verify_reads"));
+  }
+}
+
+TEST(Options, TakesVerifyFlags) {
+  const auto options = parse({"verify", "m.gguf", "--write", "--checksums", "sums", "--io", "threads"});
+  ASSERT_TRUE(options.ok()) << options.error().message;
+  EXPECT_EQ(options->command, Command::kVerify);
+  EXPECT_EQ(options->model, "m.gguf");
+  EXPECT_TRUE(options->write_checksums);
+  EXPECT_EQ(options->checksums_file, "sums");
+  EXPECT_EQ(options->read_path, ReadPath::kThreads);
+  EXPECT_THAT(parse_error({"verify"}).message, HasSubstr("llmd verify needs FILE"));
+  EXPECT_THAT(parse_error({"serve", "--model", "m", "--write"}).message, HasSubstr("it belongs to llmd verify"));
+}
+
 TEST(Options, RefusesAFileThatWouldExhaustTheParser) {
   const std::string texts[] = {"a = " + std::string(3000, '[') + "\n", std::string(200000, '.') + "\n",
                                "a = \"" + std::string(2 << 20, 'x') + "\"\n", [] {

@@ -24,6 +24,7 @@ struct DemoOptions {
   int32_t chunk = 0;  // 0: auto
   KvType kv_type = KvType::kF16;
   ReaderOptions::Path read_path = ReaderOptions::Path::kAuto;
+  double verify_reads = 0;
 };
 
 struct DemoModel {
@@ -42,6 +43,7 @@ inline Result<DemoModel> open_demo(const DemoOptions& options) {
   runtime.plan.kv_memory_bytes = 8u << 20;  // fixed, so that the floor does not move with the budget
   if (options.chunk > 0) runtime.plan.prefill_chunk = options.chunk;
   runtime.read_path = options.read_path;
+  runtime.verify_reads = options.verify_reads;
   LLMD_ASSIGN_OR_RETURN(model.runtime, Runtime::open(*model.gguf, runtime));
   return model;
 }
