@@ -1,7 +1,13 @@
 #include "io/reader.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <ctime>
 #include <thread>
 
 #include "io/reader_core.h"
@@ -45,6 +51,21 @@ bool spin_while(Waiting waiting) {
   return false;
 }
 
+// std::atomic::wait() knows no deadline, so gates use the futex themselves. How many threads sleep at any gate: a hint
+// that saves the waker a system call. It cannot stand in the gate, which may be gone once the count has moved.
+std::atomic<uint32_t> gate_sleepers{0};
+
+void sleep_at(const ReadGate& gate, uint32_t seen, uint64_t deadline_ns) {
+  timespec until{};
+  until.tv_sec = static_cast<time_t>(deadline_ns / 1'000'000'000);
+  until.tv_nsec = static_cast<long>(deadline_ns % 1'000'000'000);
+  gate_sleepers.fetch_add(1);
+  // Absolute, by CLOCK_MONOTONIC. The kernel looks at the count again before it lets the thread sleep.
+  syscall(SYS_futex, &gate.completed, FUTEX_WAIT_BITSET_PRIVATE, seen, deadline_ns == UINT64_MAX ? nullptr : &until,
+          nullptr, FUTEX_BITSET_MATCH_ANY);
+  gate_sleepers.fetch_sub(1);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Reader>> Reader::create(const ReaderOptions& options) {
@@ -75,12 +96,22 @@ void wait_for(const Read& read) {
   while (!read.finished()) read.state.wait(ReadState::kPending, std::memory_order_acquire);
 }
 
-uint32_t wait_for_any(const ReadGate& gate, uint32_t seen) {
+uint32_t wait_for_any(const ReadGate& gate, uint32_t seen, uint64_t deadline_ns) {
   auto unchanged = [&] { return gate.completed.load(std::memory_order_acquire) == seen; };
   if (!spin_while(unchanged)) {
-    while (unchanged()) gate.completed.wait(seen, std::memory_order_acquire);
+    while (unchanged() && (deadline_ns == UINT64_MAX || real_clock().now_ns() < deadline_ns)) {
+      sleep_at(gate, seen, deadline_ns);
+    }
   }
   return gate.completed.load(std::memory_order_acquire);
+}
+
+void count_completion(ReadGate& gate) {
+  const std::atomic<uint32_t>* address = &gate.completed;
+  // Sequentially consistent, as is gate_sleepers: either the sleeper is seen here or the kernel sees the new count
+  // there.
+  gate.completed.fetch_add(1);
+  if (gate_sleepers.load() != 0) syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace llmd

@@ -8,15 +8,23 @@
 // Ownership: from submit() until finished() the Read and its buffer belong to the reader, also after a cancel. submit()
 // and wait_for() may be called from any thread, allocate nothing and never fail; a read that cannot be done finishes
 // with an error. The destructor cancels what is queued, waits for every read in flight, then returns.
+//
+// Age. A dying drive answers after minutes. The reader says so (ReaderOptions::on_late) and never gives a buffer back
+// early. Who must not wait that long gives up the *request*, not the read:
+//
+//   seen = wait_for_any(gate, seen, real_clock().now_ns() + a_while);
+//   if (!read.finished() && reader.now_ns() - read.submitted_ns > limit) ...  // leave read and buffer where they are
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "io/clock.h"
 #include "io/direct_file.h"
 #include "io/result.h"
 
@@ -28,7 +36,7 @@ enum class ReadState : uint32_t { kIdle = 0, kPending = 1, kDone = 2, kFailed = 
 /// Counts completions so that one thread can sleep until any of its reads has finished. The count moves after the state
 /// of the read: a gate must live until it has counted every read that was submitted with it.
 struct ReadGate {
-  std::atomic<uint32_t> completed{0};  // incremented (release) and notified once for every finished read
+  std::atomic<uint32_t> completed{0};  // incremented (release) once for every finished read; sleep by wait_for_any()
 };
 
 /// The reader's own notes in a pending Read; nobody else touches them.
@@ -39,6 +47,7 @@ struct ReadProgress {
   bool started = false;      // too late to cancel
   bool cancelled = false;
   bool failed = false;
+  bool late = false;  // has been counted as late
 };
 
 /// One read of the enclosing blocks of [needed_begin, needed_end) of a file. Fill the first group, submit, wait.
@@ -54,6 +63,8 @@ struct Read {
   std::atomic<ReadState> state{ReadState::kIdle};
   int error_number = 0;       // kFailed: errno value; 0 = the file ended before needed_end (truncated)
   uint64_t error_offset = 0;  // kFailed: absolute file offset of the first byte that could not be read
+  uint64_t submitted_ns = 0;  // by the reader's clock (Reader::now_ns); written by submit()
+  uint64_t finished_ns = 0;   // likewise, when the last piece had come; valid once finished() is true
   Read* next = nullptr;       // the reader's queue link
   ReadProgress progress;
 
@@ -66,6 +77,14 @@ struct Read {
 /// The operating Error of a failed read: code "model_read_error" or "model_truncated", with file and offset.
 Error read_error(const Read& read);
 
+/// A read that has been in the hands of the drive for too long, for a log line.
+struct LateRead {
+  const DirectFile* file = nullptr;
+  uint64_t offset = 0;  // of the piece that is missing
+  uint64_t age_ns = 0;  // since the piece was started
+  uint64_t others = 0;  // reads that became late since the last report and were not reported themselves
+};
+
 struct ReaderOptions {
   enum class Path { kAuto, kUring, kThreads } path = Path::kAuto;
   uint64_t bytes_in_flight_max = 64u << 20;
@@ -73,11 +92,18 @@ struct ReaderOptions {
   uint32_t queue_reads_max = 4096;  // submitted and unfinished at once; more is a bug of the caller
   uint32_t threads = 8;             // of the fallback path, and of the ring for files that may block
   uint32_t retry_pause_us = 1000;   // after the first EAGAIN; doubles with each further one in a row
+  uint64_t late_after_ns = 1'000'000'000;
+  /// Called by the reader's thread for a read that has become late: once for each read and at most once in
+  /// late_after_ns. It must be quick and must not call the reader. May be empty.
+  std::function<void(const LateRead&)> on_late;
+  const Clock* clock = &real_clock();  // must outlive the reader
 };
 
 struct ReaderStatistics {
   uint64_t reads = 0, bytes = 0, chunks = 0, retries = 0, short_reads = 0, errors = 0;
   uint64_t in_flight_bytes = 0;
+  uint64_t late_reads = 0;     // ever older than late_after_ns while in the hands of the drive
+  uint64_t oldest_age_ns = 0;  // of what is with the drive now; 0 = nothing is
 };
 
 class Backend;
@@ -95,6 +121,13 @@ class Reader {
   /// Takes back reads that have not been started: they finish as kFailed with ECANCELED, before this returns. Those in
   /// flight go on. Cheapest in one call: its cost grows with all that is queued.
   virtual void cancel(std::span<Read* const> reads) = 0;
+  /// How many bytes may be with the drive at once, from the next start on. Any thread.
+  virtual void set_bytes_in_flight_max(uint64_t bytes) = 0;
+  virtual uint64_t bytes_in_flight_max() const = 0;
+  /// The clock that submitted_ns is measured by.
+  virtual uint64_t now_ns() const = 0;
+  /// Processor time of the reader's thread so far. Call it while the reader lives.
+  virtual uint64_t cpu_ns() const = 0;
   virtual ReaderStatistics statistics() const = 0;
   virtual const std::string& path_name() const = 0;    // "io_uring" or "threads"
   virtual const std::string& path_reason() const = 0;  // one line for the log and /health
@@ -102,7 +135,10 @@ class Reader {
 
 /// Sleeps (after a short spin) until the read has finished.
 void wait_for(const Read& read);
-/// Sleeps (after a short spin) until gate.completed differs from `seen`; returns the new value.
-uint32_t wait_for_any(const ReadGate& gate, uint32_t seen);
+/// Sleeps (after a short spin) until gate.completed differs from `seen` or the real clock has reached `deadline_ns`;
+/// returns the count as it is then.
+uint32_t wait_for_any(const ReadGate& gate, uint32_t seen, uint64_t deadline_ns = UINT64_MAX);
+/// Counts one completion and wakes who sleeps in wait_for_any(). For the reader; the gate may be gone when it returns.
+void count_completion(ReadGate& gate);
 
 }  // namespace llmd

@@ -56,7 +56,10 @@ void ReaderCore::Queue::pop() {
 }
 
 ReaderCore::ReaderCore(const ReaderOptions& options, std::unique_ptr<Backend> backend)
-    : options_(options), backend_(std::move(backend)) {
+    : options_(options),
+      backend_(std::move(backend)),
+      clock_(*options.clock),
+      bytes_in_flight_max_(options.bytes_in_flight_max) {
   for (Operation& operation : operations_) {
     operation.next = free_;
     free_ = &operation;
@@ -82,6 +85,7 @@ void ReaderCore::submit(std::span<Read* const> reads) {
   uint32_t before = pending_.fetch_add(static_cast<uint32_t>(reads.size()), std::memory_order_relaxed);
   LLMD_CHECK(before + reads.size() <= options_.queue_reads_max);
   add(counters_.reads, reads.size());
+  uint64_t now = clock_.now_ns();
   for (Read* read : reads) {
     check_read(*read);
     uint64_t block = read->file->block_bytes();
@@ -91,6 +95,7 @@ void ReaderCore::submit(std::span<Read* const> reads) {
     read->progress.end = std::max(end, read->offset);
     read->error_number = 0;
     read->error_offset = 0;
+    read->submitted_ns = now;
     read->state.store(ReadState::kPending, std::memory_order_relaxed);
   }
   bool wake = false;
@@ -126,6 +131,11 @@ void ReaderCore::cancel(std::span<Read* const> reads) {
   }
 }
 
+void ReaderCore::set_bytes_in_flight_max(uint64_t bytes) {
+  bytes_in_flight_max_.store(bytes, std::memory_order_relaxed);
+  backend_->wake();
+}
+
 ReaderStatistics ReaderCore::statistics() const {
   ReaderStatistics result;
   result.reads = counters_.reads.load(std::memory_order_relaxed);
@@ -135,6 +145,9 @@ ReaderStatistics ReaderCore::statistics() const {
   result.short_reads = counters_.short_reads.load(std::memory_order_relaxed);
   result.errors = counters_.errors.load(std::memory_order_relaxed);
   result.in_flight_bytes = counters_.in_flight_bytes.load(std::memory_order_relaxed);
+  result.late_reads = counters_.late_reads.load(std::memory_order_relaxed);
+  uint64_t oldest = counters_.oldest_started_ns.load(std::memory_order_relaxed), now = clock_.now_ns();
+  result.oldest_age_ns = oldest == 0 || now < oldest ? 0 : now - oldest;
   return result;
 }
 
@@ -149,11 +162,12 @@ void ReaderCore::run() {
       bool queued = std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) { return queue.first; });
       if (stopping_ && !queued) break;
     }
-    size_t count = backend_->wait(results, pause_until_due_ns());
+    size_t count = backend_->wait(results, sleep_ns());
     for (size_t i = 0; i < count; ++i) {
       LLMD_CHECK(results[i].tag < operations_.size());
       on_result(&operations_[results[i].tag], results[i].result);
     }
+    look_at_ages();
   }
   backend_->close();
 }
@@ -176,6 +190,7 @@ bool ReaderCore::issue_next() {
   operation->end = read->progress.issued_end + length;
   operation->length = static_cast<uint32_t>(length);
   operation->budget_bytes = length;
+  link_newest(operation);
   read->progress.issued_end += length;
   ++read->progress.outstanding;
   ++busy_operations_;
@@ -200,7 +215,7 @@ Read* ReaderCore::take_next(uint64_t* length) {
   uint64_t chunk = std::max(align_down(options_.chunk_bytes, block), block);
   *length = progress.failed ? 0 : std::min(chunk, progress.end - progress.issued_end);
   // One piece may always fly, also when it is larger than the whole budget.
-  if (budget_used_ != 0 && budget_used_ + *length > options_.bytes_in_flight_max) return nullptr;
+  if (budget_used_ != 0 && budget_used_ + *length > bytes_in_flight_max()) return nullptr;
   progress.started = true;
   if (*length == 0) progress.issued_end = progress.end;
   if (progress.issued_end + *length == progress.end) queue->pop();
@@ -245,14 +260,61 @@ void ReaderCore::start_due_operations() {
   }
 }
 
-int64_t ReaderCore::pause_until_due_ns() const {
-  if (paused_ == nullptr) return -1;
-  uint64_t due = UINT64_MAX;
+/// Until a paused operation is due or another read would be late; negative: until something happens.
+int64_t ReaderCore::sleep_ns() const {
+  uint64_t due = next_late_ns();
   for (const Operation* operation = paused_; operation != nullptr; operation = operation->next) {
     due = std::min(due, operation->retry_ns);
   }
+  if (due == UINT64_MAX) return -1;
   uint64_t now = clock_.now_ns();
   return due <= now ? 0 : static_cast<int64_t>(due - now);
+}
+
+void ReaderCore::link_newest(Operation* operation) {
+  operation->started_ns = clock_.now_ns();
+  operation->older = newest_;
+  (newest_ == nullptr ? oldest_ : newest_->newer) = operation;
+  newest_ = operation;
+  counters_.oldest_started_ns.store(oldest_->started_ns, std::memory_order_relaxed);
+}
+
+void ReaderCore::unlink(Operation* operation) {
+  (operation->older == nullptr ? oldest_ : operation->older->newer) = operation->newer;
+  (operation->newer == nullptr ? newest_ : operation->newer->older) = operation->older;
+  counters_.oldest_started_ns.store(oldest_ == nullptr ? 0 : oldest_->started_ns, std::memory_order_relaxed);
+}
+
+/// When the first piece that is not late yet will be; UINT64_MAX: nothing is in flight, or all of it is late already.
+uint64_t ReaderCore::next_late_ns() const {
+  for (const Operation* operation = oldest_; operation != nullptr; operation = operation->newer) {
+    if (!operation->late) return operation->started_ns + options_.late_after_ns;
+  }
+  return UINT64_MAX;
+}
+
+void ReaderCore::look_at_ages() {
+  uint64_t now = clock_.now_ns();
+  for (Operation* operation = oldest_; operation != nullptr; operation = operation->newer) {
+    if (operation->started_ns + options_.late_after_ns > now) return;
+    bool known = operation->late || operation->read->progress.late;
+    operation->late = operation->read->progress.late = true;
+    if (known) continue;
+    add(counters_.late_reads, 1);
+    report_late(*operation, now);
+  }
+}
+
+void ReaderCore::report_late(const Operation& operation, uint64_t now) {
+  if (reported_ && now - last_report_ns_ < options_.late_after_ns) {
+    ++unreported_;
+    return;
+  }
+  reported_ = true;
+  last_report_ns_ = now;
+  LateRead late{operation.read->file, operation.valid_end, now - operation.started_ns, unreported_};
+  unreported_ = 0;
+  if (options_.on_late) options_.on_late(late);
 }
 
 void ReaderCore::on_result(Operation* operation, int32_t result) {
@@ -329,6 +391,7 @@ void ReaderCore::end_operation(Operation* operation) {
   budget_used_ -= operation->budget_bytes;
   counters_.in_flight_bytes.store(budget_used_, std::memory_order_relaxed);
   --busy_operations_;
+  unlink(operation);
   operation->read = nullptr;
   operation->next = free_;
   free_ = operation;
@@ -356,15 +419,13 @@ void ReaderCore::finish(Read* read) {
                   static_cast<off_t>(read->progress.end - read->offset), POSIX_FADV_DONTNEED);
   }
   ReadGate* gate = read->gate;
+  read->finished_ns = clock_.now_ns();
   pending_.fetch_sub(1, std::memory_order_relaxed);
   // From this store on the owner may reuse or destroy the Read. notify_all() needs only its address: libstdc++ looks up
   // a table of waiters by it and at most hands it to the futex call.
   read->state.store(failed ? ReadState::kFailed : ReadState::kDone, std::memory_order_release);
   read->state.notify_all();
-  if (gate != nullptr) {
-    gate->completed.fetch_add(1, std::memory_order_release);
-    gate->completed.notify_all();
-  }
+  if (gate != nullptr) count_completion(*gate);
 }
 
 }  // namespace llmd

@@ -14,6 +14,9 @@
 //                                       failing page is known and one bad answer of a drive is survived
 //   anything else                       the error of the read
 //
+// Pieces in the hands of the drive stand in a list by age; the oldest is looked at when it would become late, which the
+// owner wakes for only while something is in flight.
+//
 // A read fails once, with the lowest offset; its other pieces are waited for, not retried. Cancelling is not stopping:
 // only what has not been started can be taken back. Nothing is allocated after construction.
 #pragma once
@@ -23,7 +26,6 @@
 #include <mutex>
 
 #include "io/backend.h"
-#include "io/clock.h"
 #include "io/reader.h"
 #include "io/thread.h"
 
@@ -38,6 +40,10 @@ class ReaderCore final : public Reader {
 
   void submit(std::span<Read* const> reads) override;
   void cancel(std::span<Read* const> reads) override;
+  void set_bytes_in_flight_max(uint64_t bytes) override;
+  uint64_t bytes_in_flight_max() const override { return bytes_in_flight_max_.load(std::memory_order_relaxed); }
+  uint64_t now_ns() const override { return clock_.now_ns(); }
+  uint64_t cpu_ns() const override { return thread_.cpu_ns(); }
   ReaderStatistics statistics() const override;
   const std::string& path_name() const override { return backend_->name(); }
   const std::string& path_reason() const override { return backend_->reason(); }
@@ -58,7 +64,10 @@ class ReaderCore final : public Reader {
     uint64_t retry_ns = 0;      // paused until then
     Operation* next = nullptr;  // in the list of free or of paused operations
     uint64_t budget_bytes = 0;
+    uint64_t started_ns = 0;  // first given to the backend
+    Operation *older = nullptr, *newer = nullptr;
     bool last_try = false;  // one page, and it has failed once
+    bool late = false;      // looked at, and too old
   };
   struct Queue {
     Read* first = nullptr;
@@ -68,6 +77,7 @@ class ReaderCore final : public Reader {
   };
   struct Counters {
     std::atomic<uint64_t> reads{0}, bytes{0}, chunks{0}, retries{0}, short_reads{0}, errors{0}, in_flight_bytes{0};
+    std::atomic<uint64_t> late_reads{0}, oldest_started_ns{0};
   };
 
   void run();
@@ -76,7 +86,13 @@ class ReaderCore final : public Reader {
   Read* first_queued(Queue** queue);
   void start_operation(Operation* operation);
   void start_due_operations();
-  int64_t pause_until_due_ns() const;
+  int64_t sleep_ns() const;
+
+  void link_newest(Operation* operation);
+  void unlink(Operation* operation);
+  uint64_t next_late_ns() const;
+  void look_at_ages();
+  void report_late(const Operation& operation, uint64_t now);
 
   void on_result(Operation* operation, int32_t result);
   void on_bytes(Operation* operation, uint64_t count);
@@ -90,18 +106,22 @@ class ReaderCore final : public Reader {
 
   const ReaderOptions options_;
   const std::unique_ptr<Backend> backend_;
-  const Clock& clock_ = real_clock();
+  const Clock& clock_;
 
   std::mutex mutex_;  // guards the queues and the four fields below, and ReadProgress::started and ::cancelled
   std::array<Queue, kPriorities> queues_;
   bool wake_wanted_ = false;  // the owner sleeps and could start more
   bool stopping_ = false;
   std::atomic<uint32_t> pending_{0};
+  std::atomic<uint64_t> bytes_in_flight_max_;
 
   // The owner's.
   std::array<Operation, kBackendReadsMax> operations_;
   Operation* free_ = nullptr;
   Operation* paused_ = nullptr;
+  Operation *oldest_ = nullptr, *newest_ = nullptr;
+  uint64_t last_report_ns_ = 0, unreported_ = 0;
+  bool reported_ = false;
   uint32_t busy_operations_ = 0;
   uint64_t budget_used_ = 0;
 

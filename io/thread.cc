@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <cstring>
+#include <ctime>
 #include <memory>
 
 namespace llmd {
@@ -58,6 +59,13 @@ Thread& Thread::operator=(Thread&& other) noexcept {
     other.running_ = false;
   }
   return *this;
+}
+
+uint64_t Thread::cpu_ns() const {
+  clockid_t clock{};
+  timespec used{};
+  if (!running_ || pthread_getcpuclockid(handle_, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
 }
 
 void Thread::join() {

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -27,6 +28,8 @@ class Thread {
 
   void join();
   bool running() const { return running_; }
+  /// Processor time that the thread has used; 0 when it was never started or has been joined.
+  uint64_t cpu_ns() const;
 
  private:
   pthread_t handle_{};

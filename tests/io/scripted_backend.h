@@ -30,6 +30,8 @@ class ScriptedBackend final : public Backend {
   }
   size_t wait(std::span<BackendResult> results, int64_t timeout_ns) override {
     std::unique_lock lock(mutex_);
+    ++rounds_;
+    changed_.notify_all();
     auto ready = [&] { return woken_ || (!held_ && !queue_.empty()); };
     if (timeout_ns < 0) {
       changed_.wait(lock, ready);
@@ -66,6 +68,16 @@ class ScriptedBackend final : public Backend {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return started_.size() >= count; });
   }
+  /// Returns when the reader has looked at everything, clock included, after this call began.
+  void go_round() {
+    for (int i = 0; i < 2; ++i) {  // the first may have begun before
+      std::unique_lock lock(mutex_);
+      uint64_t before = rounds_;
+      woken_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return rounds_ > before; });
+    }
+  }
   std::vector<BackendRead> started() {
     std::lock_guard lock(mutex_);
     return started_;
@@ -82,6 +94,7 @@ class ScriptedBackend final : public Backend {
   std::condition_variable changed_;
   std::deque<BackendRead> queue_;
   std::vector<BackendRead> started_;
+  uint64_t rounds_ = 0;  // calls of wait()
   uint64_t in_flight_bytes_ = 0, in_flight_bytes_peak_ = 0;
   bool held_ = false, woken_ = false;
 };
