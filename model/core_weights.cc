@@ -11,8 +11,8 @@ namespace llmd {
 namespace {
 
 constexpr uint64_t kBlock = 4096;
-constexpr uint64_t kGapMax = 64 << 10;       // file bytes between two tensors that are cheaper read than skipped
-constexpr uint64_t kPieceBytes = 16u << 20;  // one Read of a run, for progress
+constexpr uint64_t kGapMax = 64 << 10;      // file bytes between two tensors that are cheaper read than skipped
+constexpr uint64_t kPieceBytes = 4u << 20;  // one Read of a run: the grain of progress and of depth slices
 
 bool same_dims(const std::vector<uint64_t>& wanted, const GgufTensor& tensor) {
   for (size_t i = 0; i < 4; i++) {
@@ -102,31 +102,25 @@ Status CoreWeights::load(std::span<const DirectFile> files, Reader& reader, std:
       reads.push_back(std::move(read));
     }
   }
-  constexpr size_t kWindow = 64;
-  Status status;
   std::optional<ChecksumCursor> cursor;
+  Status matches;
   if (checksums)
     cursor.emplace(checksums->layout(), [&](const ChecksumRange& range, uint32_t slice, uint32_t crc) {
       bool mine = range.tensor != nullptr && tensors_.count(range.tensor->name) != 0;
-      if (mine && status.ok() && crc != checksums->value(range, slice)) status = checksums->mismatch(range, slice);
+      if (mine && matches.ok() && crc != checksums->value(range, slice)) matches = checksums->mismatch(range, slice);
     });
+  std::vector<Read*> list;
+  for (const auto& read : reads) list.push_back(read.get());
   uint64_t done = 0;
-  for (size_t i = 0, submitted = 0; i < reads.size(); i++) {
-    for (; submitted < reads.size() && submitted < i + kWindow && status.ok(); submitted++) {
-      Read* read = reads[submitted].get();
-      reader.submit({&read, 1});
-    }
-    if (i >= submitted) break;
-    wait_for(*reads[i]);
-    const Read& read = *reads[i];
-    if (read.state == ReadState::kFailed && status.ok()) status = read_error(read);
-    if (cursor && status.ok())
+  auto take = [&](const Read& read) -> Status {
+    if (cursor)
       cursor->add(static_cast<uint32_t>(read.file - files.data()), read.offset,
                   {read.buffer, read.needed_end - read.offset});
-    done += reads[i]->length;
+    done += read.length;
     if (progress) progress(done, bytes_);
-  }
-  LLMD_RETURN_IF_ERROR(std::move(status));
+    return std::move(matches);
+  };
+  LLMD_ASSIGN_OR_RETURN(drive_speed_, read_finding_depth(reader, list, take));
   for (auto& [name, located] : tensors_) {
     const Run& run = runs_[located.run];
     located.data = memory.data() + run.memory_offset + (located.tensor->file_offset - run.file_begin);

@@ -2,8 +2,8 @@
 //
 // Neighbouring tensors of a file form one *run*; a run is read as whole blocks and lands so that memory address = file
 // offset (mod block), so nothing is copied. locate() needs metadata only and gives the bytes for the plan; load()
-// reads. One thread loads; afterwards lookups are for binding (not for the hot path) and the memory is read by
-// everyone.
+// reads, and finds by these reads how many bytes in flight the drive needs (io/depth_sweep.h). One thread loads;
+// afterwards lookups are for binding (not for the hot path) and the memory is read by everyone.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "io/depth_sweep.h"
 #include "io/reader.h"
 #include "model/checksums.h"
 #include "model/gguf/gguf.h"
@@ -34,6 +35,9 @@ class CoreWeights {
   Status load(std::span<const DirectFile> files, Reader& reader, std::span<std::byte> memory,
               const ModelChecksums* checksums, const std::function<void(uint64_t, uint64_t)>& progress);
 
+  /// What load() learnt about the drive.
+  const DriveSpeed& drive_speed() const { return drive_speed_; }
+
   bool has(std::string_view name) const { return tensors_.count(std::string(name)) != 0; }
   /// The whole tensor as one matrix [product of the outer dims, dims[0]]; an empty one when it is absent.
   Matrix matrix(std::string_view name) const;
@@ -54,6 +58,7 @@ class CoreWeights {
   std::vector<Run> runs_;
   std::unordered_map<std::string, Located> tensors_;
   uint64_t bytes_ = 0;
+  DriveSpeed drive_speed_;
 };
 
 /// The shape of a tensor as people write it: "[2048, 1408, 64] Q4_K".
