@@ -4,12 +4,24 @@
 
 #include <cstdio>
 
+#include "daemon/diagnosis.h"
 #include "daemon/log.h"
 #include "daemon/memory_limit.h"
 #include "io/process_memory.h"
 #include "model/processors.h"
 
 namespace llmd {
+namespace {
+
+void log_late_read(const LateRead& late) {
+  std::string others = late.others ? ", and so have " + std::to_string(late.others) + " others" : "";
+  spdlog::warn(
+      "a read has been waiting for the drive for {:.1f} s: {} at {}{}; look at the drive's health (dmesg, "
+      "smartctl)",
+      static_cast<double>(late.age_ns) * 1e-9, late.file->path(), late.offset, others);
+}
+
+}  // namespace
 
 ReaderOptions::Path reader_path(ReadPath path) {
   switch (path) {
@@ -45,6 +57,8 @@ Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes) {
   runtime.read_path = reader_path(options.read_path);
   runtime.checksums_file = options.checksums_file;
   runtime.verify_reads = options.verify_reads;
+  runtime.on_late_read = log_late_read;
+  model.threads_asked_for = options.read_path == ReadPath::kThreads;
   LLMD_ASSIGN_OR_RETURN(model.runtime, Runtime::open(*model.gguf, runtime));
   return model;
 }
@@ -70,6 +84,8 @@ void log_notes(const LoadedModel& model) {
     spdlog::info("memory budget {} from {}", human_bytes(model.runtime->plan().budget_bytes), model.memory_source);
   for (const std::string& note : model.runtime->notes()) spdlog::info("{}", note);
   for (const std::string& warning : model.runtime->warnings()) spdlog::warn("{}", warning);
+  for (const DiagnosisLine& line : diagnose(gather_facts(*model.runtime, model.threads_asked_for)))
+    spdlog::log(line.degraded ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
 }
 
 int report(const Error& error) {

@@ -19,6 +19,7 @@ struct LoadedModel {
   std::unique_ptr<Runtime> runtime;
   std::unique_ptr<Tokenizer> tokenizer;  // set by load_model()
   std::string memory_source;             // where an automatic budget came from; empty: the option
+  bool threads_asked_for = false;        // --io threads
 };
 
 /// `http_bytes`: what the command's HTTP side may take of the budget.
@@ -26,9 +27,10 @@ Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes);
 /// The calling thread leads the steps afterwards and is pinned. `need_tokenizer` false lets a model without a usable
 /// vocabulary run on token ids.
 Status load_model(LoadedModel& model, bool need_tokenizer, const Runtime::ProgressFn& progress);
-ReaderOptions::Path reader_path(ReadPath path);
-/// Writes the plan's notes and warnings to the log.
+/// Writes the notes, warnings and the diagnosis of a loaded model to the log.
 void log_notes(const LoadedModel& model);
+/// What --io asks for, as the reader takes it.
+ReaderOptions::Path reader_path(ReadPath path);
 /// "llmd: message" on stderr; returns 1.
 int report(const Error& error);
 

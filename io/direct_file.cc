@@ -9,11 +9,18 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
 
+#ifndef SMB2_MAGIC_NUMBER
+#define SMB2_MAGIC_NUMBER 0xFE534D42
+#endif
+#ifndef CIFS_SUPER_MAGIC
+#define CIFS_SUPER_MAGIC 0xFF534D42
+#endif
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
 #endif
@@ -47,6 +54,23 @@ uint32_t advertised_block_bytes(int fd) {
   if ((status.stx_mask & STATX_DIOALIGN) == 0) return kBlockBytesMin;
   if (status.stx_dio_offset_align == 0) return 0;
   return std::max({status.stx_dio_mem_align, status.stx_dio_offset_align, kBlockBytesMin});
+}
+
+std::string file_system_of(int fd) {
+  struct statfs status {};
+  if (fstatfs(fd, &status) != 0) return "unknown";
+  auto type = static_cast<uint64_t>(status.f_type) & 0xFFFFFFFFu;
+  constexpr std::pair<uint64_t, const char*> kNames[] = {
+      {EXT4_SUPER_MAGIC, "ext4"},         {XFS_SUPER_MAGIC, "xfs"},   {BTRFS_SUPER_MAGIC, "btrfs"},
+      {F2FS_SUPER_MAGIC, "f2fs"},         {TMPFS_MAGIC, "tmpfs"},     {OVERLAYFS_SUPER_MAGIC, "overlayfs"},
+      {FUSE_SUPER_MAGIC, "FUSE"},         {NFS_SUPER_MAGIC, "NFS"},   {V9FS_MAGIC, "9p"},
+      {SMB2_MAGIC_NUMBER, "SMB"},         {CIFS_SUPER_MAGIC, "CIFS"}, {SQUASHFS_MAGIC, "squashfs"},
+      {ECRYPTFS_SUPER_MAGIC, "ecryptfs"}, {0x2FC12FC1, "ZFS"}};
+  for (const auto& [magic, name] : kNames)
+    if (magic == type) return name;
+  char text[32];
+  std::snprintf(text, sizeof(text), "type 0x%llx", static_cast<unsigned long long>(type));
+  return text;
 }
 
 /// File systems whose direct reads are queued at the device and not waited for.
@@ -98,6 +122,7 @@ Result<DirectFile> DirectFile::open_with(const std::string& path, int direct_fla
   if (file.fd_ < 0) return open_error(path, errno);
   if (fstat(file.fd_, &status) != 0) return open_error(path, errno);
   file.identity_ = identity_of(status);
+  file.file_system_ = file_system_of(file.fd_);
   if (refused) {
     LLMD_RETURN_IF_ERROR(file.use_buffered_reads("the file system refuses O_DIRECT"));
   } else if (direct_flag == 0) {
@@ -151,6 +176,7 @@ DirectFile& DirectFile::operator=(DirectFile&& other) noexcept {
   fd_ = std::exchange(other.fd_, -1);
   path_ = std::move(other.path_);
   mode_reason_ = std::move(other.mode_reason_);
+  file_system_ = std::move(other.file_system_);
   direct_ = other.direct_;
   may_block_ = other.may_block_;
   block_bytes_ = other.block_bytes_;

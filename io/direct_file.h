@@ -40,6 +40,8 @@ class DirectFile {
   uint32_t block_bytes() const { return block_bytes_; }
   /// Whether starting a read may sleep in the kernel: true but for direct reads of file systems known not to.
   bool may_block() const { return may_block_; }
+  /// "ext4", "xfs", ...; the magic number where the name is not known.
+  const std::string& file_system() const { return file_system_; }
   const FileIdentity& identity() const { return identity_; }
   /// The identity now, by fstat: differs when the file was written in place or truncated.
   Result<FileIdentity> current_identity() const;
@@ -51,7 +53,7 @@ class DirectFile {
   Status use_buffered_reads(const std::string& why);
 
   int fd_ = -1;
-  std::string path_, mode_reason_;
+  std::string path_, mode_reason_, file_system_;
   bool direct_ = false, may_block_ = true;
   uint32_t block_bytes_ = 4096;
   FileIdentity identity_;

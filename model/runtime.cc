@@ -24,15 +24,15 @@ Result<std::unique_ptr<Runtime>> Runtime::open(const GgufModel& model, const Run
 Status Runtime::load(const ProgressFn& progress) {
   for (const GgufShard& shard : model_->shards()) {
     LLMD_ASSIGN_OR_RETURN(DirectFile file, DirectFile::open(shard.path));
-    notes_.push_back(shard.path + ": " + file.mode_reason());
     if (file.bytes() != shard.file_bytes)
       return operating_error("model_truncated", "the file changed size while it was opened", shard.path);
     files_.push_back(std::move(file));
   }
   ReaderOptions reader_options;
   reader_options.path = options_.read_path;
-  LLMD_ASSIGN_OR_RETURN(reader_, Reader::create(reader_options));
-  notes_.push_back("reads: " + reader_->path_name() + " (" + reader_->path_reason() + ")");
+  reader_options.on_late = options_.on_late_read;
+  LLMD_ASSIGN_OR_RETURN(reader_,
+                        options_.make_reader ? options_.make_reader(reader_options) : Reader::create(reader_options));
   LLMD_RETURN_IF_ERROR(read_checksums());
   LLMD_RETURN_IF_ERROR(take_memory(progress));
   step_->bind(core_);

@@ -32,6 +32,9 @@ struct RuntimeOptions {
   ReaderOptions::Path read_path = ReaderOptions::Path::kAuto;
   std::string checksums_file;  // empty: beside the model, if it is there
   double verify_reads = 0;     // the share of expert reads that is compared with the checksums
+  std::function<void(const LateRead&)> on_late_read;  // by the reader's thread (io/reader.h); may be empty
+  /// Makes the reader; empty: Reader::create. Tests put a lying disk beneath it.
+  std::function<Result<std::unique_ptr<Reader>>(const ReaderOptions&)> make_reader;
 };
 
 class Runtime {
@@ -49,14 +52,20 @@ class Runtime {
   const ModelShape& shape() const { return architecture_->shape(); }
   const MemoryPlan& plan() const { return plan_; }
   KvType kv_type() const { return options_.plan.kv_type; }
+  int thread_count() const { return options_.plan.threads; }
   const ExpertCatalog& catalog() const { return catalog_; }
-  /// Lines worth logging: assumptions about the file, alignment and read path, warnings with their cure.
+  /// Lines worth logging: assumptions about the file, warnings with their cure.
   const std::vector<std::string>& notes() const { return notes_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
+  // After load().
+  std::span<const DirectFile> files() const { return files_; }
+  const DriveSpeed& drive_speed() const { return core_.drive_speed(); }
+  const Arena& arena() const { return *arena_; }
   Step& step() { return *step_; }
   KvPagePool& kv() { return *kv_; }
   Reader& reader() { return *reader_; }
+  const Reader& reader() const { return *reader_; }
   ThreadPool& threads() { return *threads_; }
   const ExpertChecker* checker() const { return checker_ ? &*checker_ : nullptr; }
   const Residency* residency() const { return residency_.get(); }  // null: a model without experts
