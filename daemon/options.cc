@@ -238,15 +238,17 @@ Status take_positional(const CommandLine& line, Options& options) {
     options.model = text;
     return {};
   }
-  static constexpr std::pair<std::string_view, BenchMode> kModes[] = {
-      {"decode", BenchMode::kDecode}, {"prefill", BenchMode::kPrefill}, {"cache", BenchMode::kCache}};
+  static constexpr std::pair<std::string_view, BenchMode> kModes[] = {{"decode", BenchMode::kDecode},
+                                                                      {"prefill", BenchMode::kPrefill},
+                                                                      {"io", BenchMode::kIo},
+                                                                      {"cache", BenchMode::kCache}};
   for (const auto& [mode_name, mode] : kModes) {
     if (mode_name == text) {
       options.bench_mode = mode;
       return {};
     }
   }
-  return usage_error(name + ": " + quoted(text) + " is none of decode, prefill, cache");
+  return usage_error(name + ": " + quoted(text) + " is none of decode, prefill, io, cache");
 }
 
 /// What no single option can see.

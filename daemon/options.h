@@ -24,7 +24,7 @@ namespace llmd {
 
 enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kVerify, kChat };
 enum class ReadPath { kAuto, kUring, kThreads };
-enum class BenchMode { kDecode, kPrefill, kCache };
+enum class BenchMode { kDecode, kPrefill, kIo, kCache };
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
 
 /// An address to listen on. Port 0 asks the kernel for a free one.
@@ -62,6 +62,8 @@ struct Options {
   LogLevel log_level = LogLevel::kInfo;
   std::string config_file;
   bool check_config = false, print_config = false;
+
+  bool measure = false;  // plan: measure drive and processor, and predict the speed
 
   // plan, inspect, eval, bench: one JSON object on stdout
   bool json = false;

@@ -1,9 +1,11 @@
-// `llmd plan`: the budget table (or one JSON object), from metadata alone.
+// `llmd plan`: the budget table (or one JSON object), from metadata alone; with --measure, the speed to expect, too.
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "daemon/commands.h"
 #include "daemon/model_loader.h"
+#include "daemon/plan_measure.h"
 #include "daemon/serve_limits.h"
 
 namespace llmd {
@@ -36,8 +38,16 @@ int run_plan(const Options& options) {
   Result<LoadedModel> model = open_model(options, kHttpBudgetBytes);
   if (!model.ok()) return report(model.error());
   const MemoryPlan& plan = model->runtime->plan();
+  std::optional<PlanMeasurement> measured;
+  if (options.measure) {
+    Result<PlanMeasurement> result = measure_plan(*model->gguf, *model->runtime, reader_path(options.read_path));
+    if (!result.ok()) return report(result.error());
+    measured = std::move(result).value();
+  }
   if (options.json) {
-    std::printf("%s\n", plan_json(plan).dump().c_str());
+    nlohmann::ordered_json out = plan_json(plan);
+    if (measured) out["measured"] = measurement_json(*measured);
+    std::printf("%s\n", out.dump().c_str());
     return 0;
   }
   std::printf("memory plan for %s\n%s", options.model.c_str(), plan_table(plan).c_str());
@@ -46,6 +56,7 @@ int run_plan(const Options& options) {
               human_bytes(plan.floor_bytes).c_str());
   for (const std::string& note : model->runtime->notes()) std::printf("note: %s\n", note.c_str());
   for (const std::string& warning : plan.warnings) std::printf("warning: %s\n", warning.c_str());
+  if (measured) std::printf("\n%s", measurement_text(*measured).c_str());
   return 0;
 }
 
