@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """P2: the budget is a ceiling on everything, and nothing of it is faulted in from disk after READY.
 
-A model of 0.7 GB runs under a budget of a third of it: `llmd eval` with a prompt that touches every expert, and `llmd
-serve` with a few chats. Each runs in a memory cgroup of the budget + 10 % (its peak must stay below the plan x 1.01, its
+A model of 0.7 GB runs under a budget of a third of it: `llmd eval` with a prompt that touches every expert, `llmd serve`
+with a few chats, and `llmd serve` with a prompt of more than 8,192 tokens. Each runs in a memory cgroup of the budget + 10 % (its peak must stay below the plan x 1.01, its
 page cache below 64 MiB, with no major fault after READY) and in one of exactly the budget (it must not be killed).
 A memory cgroup counts the page cache, so a program that leaned on it would show.
 """
@@ -20,6 +20,7 @@ import urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 BUDGET = 480 << 20
+LONG_PROMPT_TOKENS = 8192
 SKIP = 77
 
 
@@ -90,16 +91,33 @@ def llmd_pid(model):
 def chat(port, text, tokens):
     body = json.dumps({"messages": [{"role": "user", "content": text}], "max_tokens": tokens, "temperature": 0})
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", body.encode())
-    with urllib.request.urlopen(request, timeout=300) as reply:
-        return json.load(reply)["usage"]["completion_tokens"]
+    with urllib.request.urlopen(request, timeout=600) as reply:
+        return json.load(reply)["usage"]
 
 
-def run_serve(llmd, model, limit_bytes, ceiling):
+def chats(port):
+    """A few short conversations."""
+    ok = True
+    for i in range(4):
+        used = chat(port, "A question about everything. " * 6 * (i + 1), 12)
+        ok &= check("chat", used["completion_tokens"] > 0, f"request {i}")
+    return ok
+
+
+def long_prompt(port):
+    """One prompt of more than LONG_PROMPT_TOKENS."""
+    short = chat(port, "A question about everything. " * 10, 1)["prompt_tokens"]
+    each = (chat(port, "A question about everything. " * 20, 1)["prompt_tokens"] - short) / 10
+    used = chat(port, "A question about everything. " * int(LONG_PROMPT_TOKENS / each + 10), 4)
+    return check("long prompt", used["prompt_tokens"] >= LONG_PROMPT_TOKENS, f"{used['prompt_tokens']} tokens")
+
+
+def run_serve(llmd, model, limit_bytes, ceiling, ctx=1024, requests=chats):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     process = subprocess.Popen(limited(limit_bytes, model, [llmd, "serve", "--model", model, "--memory", str(BUDGET), "--ctx",
-                                                            "1024", "--listen", f"127.0.0.1:{port}"]),
+                                                            str(ctx), "--listen", f"127.0.0.1:{port}"]),
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     ok, faults = True, -1
     try:
@@ -111,8 +129,7 @@ def run_serve(llmd, model, limit_bytes, ceiling):
                 time.sleep(0.2)
         pid = llmd_pid(model)
         before = major_faults(pid)
-        for i in range(4):
-            ok &= check("chat", chat(port, "A question about everything. " * 6 * (i + 1), 12) > 0, f"request {i}")
+        ok &= requests(port)
         faults = major_faults(pid) - before
         os.kill(pid, signal.SIGTERM)
         _, stderr = process.communicate(timeout=120)
@@ -138,7 +155,11 @@ def main():
         return SKIP
     model = make_model(os.path.abspath(a.models))
     ok = True
-    for name, run in (("eval", run_eval), ("serve", run_serve)):
+
+    def run_long(*arguments):
+        return run_serve(*arguments, ctx=LONG_PROMPT_TOKENS + 1024, requests=long_prompt)
+
+    for name, run in (("eval", run_eval), ("serve", run_serve), ("serve a long prompt", run_long)):
         print(f"{name}, cgroup of the budget + 10 %")
         ok &= run(a.llmd, model, BUDGET * 11 // 10, True)
         print(f"{name}, cgroup of exactly the budget")
