@@ -134,6 +134,7 @@ Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t
 }  // namespace
 
 int run_bench(const Options& options) {
+  if (options.bench_mode == BenchMode::kIo) return run_bench_io(options);
   if (options.bench_mode == BenchMode::kCache) return run_bench_cache(options);
   bool decode = options.bench_mode == BenchMode::kDecode;
   int32_t tokens = options.bench_tokens.value_or(decode ? 64 : 512), depth = options.depth;

@@ -47,6 +47,7 @@ TEST(DirectFile, FallsBackToBuffered_WhenFileSystemRefusesDirectReads) {
   EXPECT_FALSE(file->direct());
   EXPECT_NE(file->mode_reason().find("refuses O_DIRECT"), std::string::npos) << file->mode_reason();
   EXPECT_EQ(file->block_bytes(), 4096u);
+  EXPECT_EQ(file->file_system(), "type 0x9fa0");  // a name only for what models are kept on
 }
 
 TEST(DirectFile, OpensBuffered_WhenAskedTo) {
