@@ -131,6 +131,7 @@ Result<ProcessorTimes> measure_processor(const GgufModel& model, const Architect
   const ModelShape& shape = architecture.shape();
   ThreadPool pool(threads);
   LLMD_ASSIGN_OR_RETURN(KernelTimer timer, KernelTimer::create(pool));
+  pool.pin_leader();  // as when the model is served
   ProcessorTimes times;
   int32_t moe_layers = std::max(1, catalog.moe_layers());
   bool tied = model.find_tensor("output.weight") == nullptr;
