@@ -180,13 +180,12 @@ Result<HandOff> DriveBench::hand_off(Waiter waiter, double seconds) {
       while (gate_.completed.load(std::memory_order_acquire) == seen) {
       }
     }
-    uint64_t observed = reader_->now_ns();
     for (size_t i = 0; i < reads_.size(); i++) {
       Read& read = *reads_[i];
       // A read whose state is set may not be counted yet: the next round takes it.
       if (seen == gate_.completed.load(std::memory_order_acquire)) break;
       if (read.file == nullptr || !read.finished()) continue;
-      samples.push_back(observed < read.finished_ns ? 0 : static_cast<double>(observed - read.finished_ns) * 1e-3);
+      samples.push_back(static_cast<double>(reader_->now_ns() - read.finished_ns) * 1e-3);
       if (read.state.load() == ReadState::kFailed && status.ok()) status = read_error(read);
       seen++;
       if (status.ok() && seconds_since(*reader_, begin) < seconds)

@@ -70,7 +70,10 @@ class Run {
     if (!runtime || !runtime->load(nullptr).ok()) return false;
     for (size_t s = 0; s < kSequences; s++) {
       expected_.emplace_back();
-      Status status = run_sequence(*runtime, s, [&](size_t, uint64_t value) { expected_[s].push_back(value); });
+      Status status = run_sequence(*runtime, s, [&](size_t position, uint64_t value) {
+        LLMD_CHECK(position == expected_[s].size());
+        expected_[s].push_back(value);
+      });
       if (!status.ok()) return false;
     }
     return true;
@@ -114,16 +117,23 @@ class Run {
     experts_ = static_cast<uint64_t>(runtime.catalog().experts_per_layer());
   }
 
-  /// Calls `seen(index, hash)` for every row with logits, in order.
+  /// Calls `seen(position, hash)` for every token whose call ended well. A prompt that failed has no answer, whatever
+  /// rows of it were computed before.
   template <typename F>
   Status run_sequence(Runtime& runtime, size_t sequence, F&& seen) {
     std::vector<int32_t> tokens = tokens_of(sequence, runtime.shape().vocab);
     Generator generator(runtime, static_cast<int32_t>(tokens.size()));
-    size_t index = 0;
-    auto keep = [&](int32_t, std::span<const float> logits) { seen(index++, hash(logits)); };
+    std::vector<std::pair<size_t, uint64_t>> rows;
+    auto keep = [&](int32_t position, std::span<const float> logits) {
+      rows.emplace_back(static_cast<size_t>(position), hash(logits));
+    };
     size_t prompt = sequence % 3 == 0 ? 0 : kPromptTokens;
     if (prompt > 0) LLMD_RETURN_IF_ERROR(generator.prefill(std::span(tokens).first(prompt), true, keep));
-    for (size_t i = prompt; i < tokens.size(); i++) LLMD_RETURN_IF_ERROR(generator.decode(tokens[i], keep));
+    for (size_t i = prompt; i <= tokens.size(); i++) {
+      for (const auto& [position, value] : rows) seen(position, value);
+      rows.clear();
+      if (i < tokens.size()) LLMD_RETURN_IF_ERROR(generator.decode(tokens[i], keep));
+    }
     return {};
   }
 
@@ -198,7 +208,9 @@ class Run {
     uint64_t end = tally.right + tally.errors + kSegmentSteps;
     for (size_t s = number; tally.right + tally.errors < end; s++) {
       const std::vector<uint64_t>& expected = expected_[s % kSequences];
-      auto compare = [&](size_t index, uint64_t value) { (value == expected[index] ? tally.right : tally.wrong)++; };
+      auto compare = [&](size_t position, uint64_t value) {
+        (value == expected[position] ? tally.right : tally.wrong)++;
+      };
       Status status = run_sequence(*runtime, s % kSequences, compare);
       if (!status.ok()) judge(status, tally);
       if (tally.wrong + tally.untyped > 10) return;
