@@ -6,6 +6,11 @@
 namespace llmd {
 namespace {
 
+/// Of a pool that holds this share of all experts.
+double miss_rate(double share) {
+  return std::exp(-5.6 * std::pow(share, 0.87));
+}
+
 /// One layer of experts: the shared expert and the hits compute while the misses are read, the last miss after that.
 /// The number of misses is taken as binomial.
 double layer_seconds(const SpeedInputs& in) {
@@ -28,8 +33,15 @@ double layer_seconds(const SpeedInputs& in) {
 }  // namespace
 
 double expected_hit_rate(uint64_t resident, uint64_t experts) {
-  if (resident >= experts) return 1;
-  return 1 - std::exp(-5.6 * std::pow(static_cast<double>(resident) / static_cast<double>(experts), 0.87));
+  return resident >= experts ? 1 : 1 - miss_rate(static_cast<double>(resident) / static_cast<double>(experts));
+}
+
+double expected_touched_share(int32_t tokens, int32_t used, int32_t experts) {
+  if (experts <= 0) return 0;
+  constexpr int32_t kStepsPerToken = 4;
+  double share = 0, step = static_cast<double>(used) / experts / kStepsPerToken;
+  for (int32_t i = 0; i < tokens * kStepsPerToken && share < 1; i++) share += step * miss_rate(share);
+  return std::min(share, 1.0);
 }
 
 SpeedEstimate estimate_speed(const SpeedInputs& in, int32_t prompt_tokens) {
@@ -48,7 +60,7 @@ SpeedEstimate estimate_speed(const SpeedInputs& in, int32_t prompt_tokens) {
   double resident = 0;  // what earlier chunks have left in the pool
   for (int32_t left = prompt_tokens; left > 0 && in.chunk_tokens > 0; left -= in.chunk_tokens) {
     int32_t tokens = std::min(left, in.chunk_tokens);
-    double touched = in.experts == 0 ? 0 : 1 - std::pow(1 - static_cast<double>(in.used) / in.experts, tokens);
+    double touched = expected_touched_share(tokens, in.used, in.experts);
     double read = reads ? touched * (1 - resident) * all_bytes / in.bytes_per_second : 0;
     double compute = in.chunk_seconds * tokens / in.chunk_tokens;
     estimate.prefill_seconds += std::max(read, compute);

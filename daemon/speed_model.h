@@ -13,6 +13,10 @@ namespace llmd {
 /// skewed test files (synth_gguf.py --routing-skew) lie near it; uniform routing hits only f.
 double expected_hit_rate(uint64_t resident, uint64_t experts);
 
+/// The expected share of a layer's experts that `tokens` neighbouring tokens touch, by the same model: a working set
+/// grows by what misses a cache of its size (Denning). 47, 84 and 98 % for 32, 256 and 512 tokens with 6 of 64.
+double expected_touched_share(int32_t tokens, int32_t used, int32_t experts);
+
 struct SpeedInputs {
   int32_t moe_layers = 0, used = 0, experts = 0;  // experts of a layer, and how many a token uses
   // Compute time of one decoded token, in seconds.

@@ -32,6 +32,14 @@ TEST(SpeedModel, StatesItsHitRate) {
   EXPECT_EQ(expected_hit_rate(0, 0), 1.0);
 }
 
+TEST(SpeedModel, StatesHowManyExpertsAPromptTouches) {
+  EXPECT_NEAR(expected_touched_share(1, 6, 64), 6.0 / 64, 0.03);
+  EXPECT_NEAR(expected_touched_share(32, 6, 64), 0.47, 0.01);
+  EXPECT_NEAR(expected_touched_share(256, 6, 64), 0.84, 0.01);
+  EXPECT_EQ(expected_touched_share(1'000'000, 6, 64), 1.0);
+  EXPECT_EQ(expected_touched_share(100, 0, 0), 0.0);
+}
+
 TEST(SpeedModel, AddsUpComputeAlone_WhenEverythingHits) {
   SpeedInputs in = machine();
   in.hit_rate = 1;
@@ -65,8 +73,8 @@ TEST(SpeedModel, LiesBetween_WhenHalfHits) {
 
 TEST(SpeedModel, TakesTheSlowerOfDriveAndProcessor_InPrefill) {
   SpeedInputs in = machine();
-  // 128 tokens touch all but 0.03 % of 640 experts of 2 MB.
-  EXPECT_NEAR(estimate_speed(in, 128).prefill_seconds, 1.28, 0.001);
+  // 640 experts of 2 MB at 1 GB/s, as many of them as 128 tokens touch.
+  EXPECT_NEAR(estimate_speed(in, 128).prefill_seconds, 1.28 * expected_touched_share(128, 4, 64), 1e-9);
   in.bytes_per_second = 1e10;
   EXPECT_NEAR(estimate_speed(in, 128).prefill_seconds, 0.4, 1e-9);
   EXPECT_NEAR(estimate_speed(in, 64).prefill_seconds, 0.2, 1e-9);
@@ -75,7 +83,8 @@ TEST(SpeedModel, TakesTheSlowerOfDriveAndProcessor_InPrefill) {
 TEST(SpeedModel, ReadsOnlyWhatThePoolLacks_AfterTheFirstChunk) {
   SpeedInputs in = machine();
   in.resident_share = 0.75;
-  EXPECT_NEAR(estimate_speed(in, 256).prefill_drive_seconds, 1.28 * 1.25, 0.002);
+  double touched = expected_touched_share(128, 4, 64);
+  EXPECT_NEAR(estimate_speed(in, 256).prefill_drive_seconds, 1.28 * 1.25 * touched, 1e-9);
 }
 
 }  // namespace
