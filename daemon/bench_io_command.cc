@@ -53,7 +53,7 @@ nlohmann::ordered_json to_json(const HandOff& hand_off) {
 }
 
 void print_row(const DriveRun& run) {
-  std::printf("%9.0f KiB %9.0f MiB %7.0f %10.1f MB/s %9.2f %%   %s\n", static_cast<double>(run.slice_bytes) / 1024,
+  std::printf("%9.0f KiB %9.0f MiB %7.1f %10.1f MB/s %9.2f %%   %s\n", static_cast<double>(run.slice_bytes) / 1024,
               static_cast<double>(run.bytes_in_flight >> 20),
               static_cast<double>(run.bytes_in_flight) / static_cast<double>(run.slice_bytes),
               run.bytes_per_second() * 1e-6, 100 * run.io_thread_share, stated_for(run.slice_bytes));

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "daemon/drive_bench.h"
 #include "io/arena.h"
 #include "model/ffn.h"
 
@@ -19,17 +20,20 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Calls f(0), f(1), ... for a while and returns the mean of a call, the first one left out.
+/// Calls f(0), f(1), ... for a while and returns the median of the calls but the first: what another program takes from
+/// a few of them does not count.
 template <typename F>
-double mean_seconds(F&& f) {
+double median_seconds(F&& f) {
   f(0);
-  int64_t calls = 0;
-  double begin = now_seconds(), spent = 0;
-  while (calls == 0 || spent < kMeasureSeconds) {
-    f(++calls);
-    spent = now_seconds() - begin;
+  std::vector<double> samples;
+  double begin = now_seconds(), before = begin;
+  for (int64_t call = 1; samples.size() < 3 || before - begin < kMeasureSeconds; call++) {
+    f(call);
+    double after = now_seconds();
+    samples.push_back(after - before);
+    before = after;
   }
-  return spent / static_cast<double>(calls);
+  return percentile(samples, 0.5);
 }
 
 class KernelTimer {
@@ -49,7 +53,7 @@ class KernelTimer {
     uint64_t taken = std::min({n_out, kWeightBytes / row_bytes, kOutputFloats / static_cast<uint64_t>(rows)});
     taken = std::max<uint64_t>(taken, 1);
     ActivationBuffer x = input(static_cast<int64_t>(n_in), rows);
-    double seconds = mean_seconds([&](int64_t call) {
+    double seconds = median_seconds([&](int64_t call) {
       matmul(matrix(type, n_in, taken, static_cast<uint64_t>(call)), x, nullptr, rows, output_.data(),
              static_cast<int64_t>(taken), *threads_);
     });
@@ -71,7 +75,7 @@ class KernelTimer {
     std::vector<float> out(static_cast<size_t>(experts * rows * width));
     std::vector<FfnJob> jobs(static_cast<size_t>(experts));
     auto u = [](int64_t n) { return static_cast<uint64_t>(n); };
-    return mean_seconds([&](int64_t call) {
+    return median_seconds([&](int64_t call) {
       for (int64_t e = 0; e < experts; e++) {
         uint64_t index = u(call * experts + e);
         FfnJob& job = jobs[static_cast<size_t>(e)];
