@@ -91,16 +91,18 @@ ExpertPool::Taken ExpertPool::acquire(int32_t layer, int32_t expert, ExpertUse u
     policy_->use(wanted);
     slot.sweep = 0;
     (taken.hit ? statistics_.decode_hits : statistics_.decode_misses)++;
-  } else if (!taken.hit || slot.sweep > 0) {
+  } else if (use == ExpertUse::kSweep && (!taken.hit || slot.sweep > 0)) {
     slot.sweep = ++sweep_uses_;
   }
-  (taken.hit ? statistics_.hits : statistics_.misses)++;
-  statistics_.touched_bytes += of.expert_bytes;
+  if (use != ExpertUse::kWarm) {
+    (taken.hit ? statistics_.hits : statistics_.misses)++;
+    statistics_.touched_bytes += of.expert_bytes;
+    if (!taken.hit) statistics_.miss_bytes += of.expert_bytes;
+  }
   if (taken.hit) return taken;
   slot.expert = wanted;
   slot.loading = true;
   table_[static_cast<size_t>(wanted)] = taken.slot;
-  statistics_.miss_bytes += of.expert_bytes;
   return taken;
 }
 
@@ -111,12 +113,23 @@ int32_t ExpertPool::take_slot(int32_t size_class, int32_t wanted, ExpertUse use)
     c.empty.pop_back();
     return slot;
   }
+  return use == ExpertUse::kWarm ? -1 : evict_victim(size_class, wanted, use);
+}
+
+int32_t ExpertPool::evict_victim(int32_t size_class, int32_t wanted, ExpertUse use) {
   int32_t slot = victim(size_class, wanted, use);
   if (slot < 0) return -1;
   statistics_.evictions++;
-  c.evictions++;
+  classes_[static_cast<size_t>(size_class)].evictions++;
   evict(slot);
   return slot;
+}
+
+void ExpertPool::make_room(int32_t size_class) {
+  Class& c = classes_[static_cast<size_t>(size_class)];
+  if (!c.empty.empty()) return;
+  int32_t slot = evict_victim(size_class, -1, ExpertUse::kSweep);
+  if (slot >= 0) c.empty.push_back(slot);
 }
 
 int32_t ExpertPool::victim(int32_t size_class, int32_t wanted, ExpertUse use) {

@@ -26,7 +26,8 @@
 
 namespace llmd {
 
-enum class ExpertUse : uint8_t { kDecode, kSweep };
+/// kWarm: for nobody yet. It takes only empty slots and counts as no use.
+enum class ExpertUse : uint8_t { kDecode, kSweep, kWarm };
 
 struct PoolStatistics {
   uint64_t hits = 0, misses = 0;  // of sweeps and decoding
@@ -38,8 +39,8 @@ struct PoolStatistics {
 
 class ExpertPool {
  public:
-  /// Steps after which half of an expert's heat is gone.
-  static constexpr double kHalfLifeSteps = 64;
+  /// Steps after which half of an expert's heat is gone: long, for segments and for what is kept over a restart.
+  static constexpr double kHalfLifeSteps = 256;
 
   struct Taken {
     int32_t slot = -1;  // -1: every slot of the class is pinned or loading
@@ -59,6 +60,8 @@ class ExpertPool {
   Taken acquire(int32_t layer, int32_t expert, ExpertUse use);
   void loaded(int32_t slot) { slots_[static_cast<size_t>(slot)].loading = false; }
   void release(int32_t slot);
+  /// Sees to it that the class has an empty slot, if it has one that is neither pinned nor loading.
+  void make_room(int32_t size_class);
   /// Empties an unpinned slot whose load failed.
   void drop(int32_t slot);
 
@@ -79,6 +82,7 @@ class ExpertPool {
   uint64_t evictions(int32_t size_class) const { return classes_[static_cast<size_t>(size_class)].evictions; }
 
   ExpertHeat& heat() { return heat_; }
+  const ExpertHeat& heat() const { return heat_; }
   const PoolStatistics& statistics() const { return statistics_; }
   const PoolShape& shape() const { return shape_; }
 
@@ -108,6 +112,7 @@ class ExpertPool {
   }
   int32_t class_of(const Slot& slot) const { return segments_[static_cast<size_t>(slot.segment)].size_class; }
   int32_t take_slot(int32_t size_class, int32_t wanted, ExpertUse use);
+  int32_t evict_victim(int32_t size_class, int32_t wanted, ExpertUse use);
   int32_t victim(int32_t size_class, int32_t wanted, ExpertUse use);
   void evict(int32_t slot);
   void open_segment(size_t segment, int32_t size_class);

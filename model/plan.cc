@@ -48,7 +48,7 @@ void warn_small_pool(MemoryPlan& plan, const ExpertCatalog& catalog) {
   if (plan.pool.bytes < token_slots) {
     plan.warnings.push_back("the expert pool (" + human_bytes(plan.pool.bytes) +
                             ") holds less than the experts of one token (" + human_bytes(token_slots) +
-                            "): nearly every expert is read again for every token; " +
+                            "): many experts are read again for every token; " +
                             human_bytes(token_slots - plan.pool.bytes) + " more memory would change that");
   }
 }

@@ -35,17 +35,43 @@ size_t least(std::span<const int32_t> residents, const LastUse& last, Value valu
   return best;
 }
 
+// Uses lately, times how soon the layer comes round: an expert of the layer at hand is not wanted before the next step,
+// one of the layer after it may be wanted at once. What was used long ago decides between experts that were not used
+// lately, such as those that a warm start brought.
 class HeatPolicy final : public ReplacementPolicy {
  public:
-  HeatPolicy(const PoolShape& shape, const ExpertHeat& heat) : last_(shape), heat_(&heat) {}
-  void use(int32_t expert) override { last_.use(expert); }
-  size_t victim(std::span<const int32_t> residents, int32_t) override {
-    return least(residents, last_, [&](int32_t expert) { return (*heat_)[expert]; });
+  HeatPolicy(const PoolShape& shape, const ExpertHeat& heat)
+      : experts_(shape.experts),
+        layers_(static_cast<int32_t>(shape.layers.size())),
+        last_(shape),
+        lately_(experts_total(shape), kLatelySteps),
+        long_ago_(&heat),
+        nearness_(shape.layers.size()) {}
+  void next_step() override { lately_.next_step(); }
+  void use(int32_t expert) override {
+    last_.use(expert);
+    lately_.use(expert);
+  }
+  size_t victim(std::span<const int32_t> residents, int32_t wanted) override {
+    for (int32_t layer = 0; layer < layers_; layer++) {
+      int32_t distance = (layer - wanted / experts_ + layers_ - 1) % layers_;  // 0: the next layer
+      nearness_[static_cast<size_t>(layer)] = 1 + kNextLayer * (layers_ - 1 - distance) / layers_;
+    }
+    return least(residents, last_, [&](int32_t expert) {
+      double rate = lately_.rate(lately_[expert]) + kLongAgo * long_ago_->rate((*long_ago_)[expert]);
+      return rate * nearness_[static_cast<size_t>(expert / experts_)];
+    });
   }
 
  private:
+  static constexpr double kLatelySteps = 6;  // half-life
+  static constexpr double kLongAgo = 0.05;
+  static constexpr double kNextLayer = 3;
+  int32_t experts_, layers_;
   LastUse last_;
-  const ExpertHeat* heat_;
+  ExpertHeat lately_;
+  const ExpertHeat* long_ago_;
+  std::vector<double> nearness_;  // per layer
 };
 
 class LruPolicy final : public ReplacementPolicy {

@@ -26,7 +26,7 @@ class ReplacementPolicy {
 };
 
 enum class PolicyKind {
-  kHeat,         // least often used lately; the default
+  kHeat,         // least often used lately, weighed by how soon its layer comes round; the default
   kLru,          // least recently used
   kLfu,          // least often used ever; counts survive eviction
   kRandomOld,    // any of the quarter used longest ago
@@ -36,7 +36,7 @@ inline constexpr PolicyKind kPolicyKinds[] = {PolicyKind::kHeat, PolicyKind::kLr
                                               PolicyKind::kRandomOld, PolicyKind::kLayerShares};
 std::string_view policy_name(PolicyKind kind);
 
-/// `heat` is the pool's own and outlives the policy.
+/// `heat` is the pool's own, which reaches far back, and outlives the policy.
 std::unique_ptr<ReplacementPolicy> make_policy(PolicyKind kind, const PoolShape& shape, const ExpertHeat& heat);
 
 }  // namespace llmd
