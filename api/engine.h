@@ -49,7 +49,8 @@ struct EngineStatus {
   enum class Phase { kLoading, kReady, kDraining, kFailed } phase = Phase::kLoading;
   std::string phase_detail;                 // "reading core weights", ...
   double progress = 0;                      // 0..1 while loading
-  bool degraded = false;                    // a disk error was seen
+  bool degraded = false;                    // something of the model cannot be read now
+  std::string degraded_reason;              // what, in one line
   std::string read_path, read_path_reason;  // io_uring or threads, and why
   int32_t requests_running = 0, requests_waiting = 0;
 };

@@ -38,6 +38,7 @@ HttpReply health(const EngineStatus& status, bool draining) {
   if (stopping) name = "draining";
   const bool up = name == "ok" || name == "degraded";
   HttpReply reply = json_reply({{"status", name},
+                                {"reason", status.degraded_reason},
                                 {"phase", status.phase_detail},
                                 {"progress", up || stopping ? 1.0 : std::clamp(status.progress, 0.0, 1.0)},
                                 {"read_path", status.read_path},

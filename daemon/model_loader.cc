@@ -57,6 +57,8 @@ Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes) {
   runtime.read_path = reader_path(options.read_path);
   runtime.checksums_file = options.checksums_file;
   runtime.verify_reads = options.verify_reads;
+  runtime.residency.read_timeout_ns = static_cast<uint64_t>(options.read_timeout_seconds) * 1'000'000'000;
+  runtime.state_directory = options.state_directory;
   runtime.on_late_read = log_late_read;
   model.threads_asked_for = options.read_path == ReadPath::kThreads;
   LLMD_ASSIGN_OR_RETURN(model.runtime, Runtime::open(*model.gguf, runtime));

@@ -331,6 +331,10 @@ Result<Options> parse_options(std::span<const std::string_view> arguments, const
   LLMD_RETURN_IF_ERROR(apply_source(line.flags, options));
   LLMD_RETURN_IF_ERROR(take_positional(line, options));
   LLMD_RETURN_IF_ERROR(check_together(options));
+  if (options.command == Command::kServe && options.state_directory.empty()) {
+    const std::string from_systemd = environment("STATE_DIRECTORY").value_or("");  // a list separated by ':'
+    options.state_directory = from_systemd.substr(0, from_systemd.find(':'));
+  }
   return options;
 }
 

@@ -53,12 +53,14 @@ struct Options {
   ReadPath read_path = ReadPath::kAuto;     // --io
   std::string checksums_file;               // empty: beside the model
   double verify_reads = 0;                  // share of expert reads to compare with the checksums, 0 to 1
+  int32_t read_timeout_seconds = 120;       // a read older than this fails its request; 0: never
 
   // serve
   ListenAddress listen;
   std::string alias;               // the model's id in the API; empty: general.name, else the file's stem
   std::string chat_template_file;  // Jinja; empty: the template in the model file
   int32_t drain_seconds = 20;      // how long running answers may take after SIGTERM
+  std::string state_directory;     // --state-dir; empty: $STATE_DIRECTORY, or nothing is kept
   LogLevel log_level = LogLevel::kInfo;
   std::string config_file;
   bool check_config = false, print_config = false;

@@ -19,6 +19,8 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+constexpr double kHeatSaveSeconds = 600;
+
 Error shutting_down() {
   return operating_error("shutting_down", "the server is shutting down");
 }
@@ -202,12 +204,14 @@ void Scheduler::run() {
     return;
   }
   set_phase(EngineStatus::Phase::kReady, "", 1);
+  heat_saved_at_ = now_seconds();
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stopping_ || !waiting_.empty() || !running_.empty(); });
+      wake_.wait_for(lock, care_pause_, [&] { return stopping_ || !waiting_.empty() || !running_.empty(); });
       if (stopping_) break;
     }
+    care_for_pool();
     take_cancelled();
     admit();
     decode_step();
@@ -215,6 +219,7 @@ void Scheduler::run() {
     prefill_chunk();
     sweep_ended();
   }
+  save_heat();
   for (const std::unique_ptr<Request>& request : running_)
     if (!request->ended) request->sink->on_error(shutting_down());
   running_.clear();
@@ -222,6 +227,29 @@ void Scheduler::run() {
   for (const std::unique_ptr<Request>& request : waiting_) request->sink->on_error(shutting_down());
   waiting_.clear();
   running_count_ = 0;
+}
+
+// The pool is warmed and healed, what was learnt is saved in time, and /health knows of experts that cannot be read.
+void Scheduler::care_for_pool() {
+  care_pause_ =
+      model_.runtime->maintain(running_.empty()) ? std::chrono::milliseconds(20) : std::chrono::milliseconds(1000);
+  if (now_seconds() - heat_saved_at_ > kHeatSaveSeconds) save_heat();
+  const Residency* residency = model_.runtime->residency();
+  size_t bad = residency ? residency->bad().size() : 0;
+  std::lock_guard lock(mutex_);
+  if (bad == 0 && !status_.degraded) return;
+  status_.degraded = bad > 0 || output_invalid_;
+  status_.degraded_reason =
+      bad > 0
+          ? std::to_string(bad) + " experts cannot be read; the first: " + residency->bad().front().error.to_string()
+      : output_invalid_ ? "the model's output was not a number"
+                        : "";
+}
+
+void Scheduler::save_heat() {
+  heat_saved_at_ = now_seconds();
+  Status saved = model_.runtime->save_heat();
+  if (!saved.ok()) spdlog::warn("{}", saved.error().to_string());
 }
 
 // Requests whose client left are dropped between two steps, with their KV.
@@ -382,9 +410,9 @@ void Scheduler::finish(Request& request, FinishReason reason) {
 
 void Scheduler::fail(Request& request, const Error& error) {
   spdlog::error("request {}: {}", request.id, error.to_string());
-  {
+  if (error.code == "model_output_invalid") {
     std::lock_guard lock(mutex_);
-    status_.degraded = true;
+    status_.degraded = output_invalid_ = true;
   }
   request.ended = true;
   request.sink->on_error(error);

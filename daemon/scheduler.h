@@ -9,6 +9,7 @@
 // bounded. A model that cannot be loaded leaves phase kFailed and load_error().
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <list>
@@ -66,6 +67,8 @@ class Scheduler final : public Engine {
   void finish(Request& request, FinishReason reason);
   void fail(Request& request, const Error& error);
   void sweep_ended();
+  void care_for_pool();
+  void save_heat();
 
   const Options options_;
   LoadedModel model_;
@@ -80,6 +83,7 @@ class Scheduler final : public Engine {
   std::vector<uint64_t> cancelled_;
   uint64_t next_id_ = 1;
   bool draining_ = false, stopping_ = false;
+  bool output_invalid_ = false;  // for good: what can heal is the drive
   size_t running_count_ = 0;
 
   // The compute thread's own.
@@ -87,6 +91,8 @@ class Scheduler final : public Engine {
   std::vector<Request*> batch_;
   std::vector<Row> rows_;
   std::vector<std::optional<Error>> row_errors_;
+  std::chrono::milliseconds care_pause_{0};  // when idle, until the pool is looked after again
+  double heat_saved_at_ = 0;
 };
 
 }  // namespace llmd

@@ -30,6 +30,26 @@ MoeExecutor::MoeExecutor(const ModelShape& shape, Residency& residency, ThreadPo
   groups_.reserve(experts);
   jobs_.reserve(experts);
   counts_.reserve(experts + 1);
+  layer_times_.resize(static_cast<size_t>(shape.layers));
+}
+
+void MoeTimes::add(const MoeTimes& other) {
+  outside_seconds += other.outside_seconds;
+  router_seconds += other.router_seconds;
+  resident_seconds += other.resident_seconds;
+  miss_seconds += other.miss_seconds;
+  last_miss_seconds += other.last_miss_seconds;
+  wait_seconds += other.wait_seconds;
+  handoff_seconds += other.handoff_seconds;
+  read_seconds += other.read_seconds;
+  read_bytes += other.read_bytes;
+  miss_bytes += other.miss_bytes;
+}
+
+MoeTimes MoeExecutor::times() const {
+  MoeTimes sum;
+  for (const MoeTimes& layer : layer_times_) sum.add(layer);
+  return sum;
 }
 
 void MoeExecutor::carve(Carver& carver, const ModelShape& shape, int64_t rows_max, MoeBuffers& b) {
@@ -52,16 +72,28 @@ void MoeExecutor::carve(Carver& carver, const ModelShape& shape, int64_t rows_ma
 
 void MoeExecutor::run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
                       float* hidden, std::span<std::optional<Error>> row_errors) {
+  double begin = now_seconds();
+  now_ = {};
+  now_.outside_seconds = ended_ > 0 ? begin - ended_ : 0;
+  uint64_t bytes_before = residency_->statistics().bytes_read;
   route_rows(weights, rows, x);
   if (trace_ != nullptr) trace_(trace_context_, layer, buffers_.ids, rows * shape_.routing.used);
   group_pairs(layer, rows, row_errors);
+  now_.router_seconds = now_seconds() - begin;
   residency_->begin_layer(layer, rows <= kStepRows ? ExpertUse::kDecode : ExpertUse::kSweep);
+  refuse_bad(row_errors);
   if (rows <= kStepRows)
     run_step(weights, rows, x, row_errors);
   else
     run_sweep(weights, rows, x, row_errors);
   for (int64_t r = 0; r < rows; r++)
     kernels().add(buffers_.acc + r * shape_.width, shape_.width, hidden + r * shape_.width);
+  ended_ = now_seconds();
+  now_.miss_bytes = residency_->statistics().bytes_read - bytes_before;
+  if (now_.read_seconds > 0) now_.read_bytes = now_.miss_bytes;
+  now_.handoff_seconds = ended_ - begin - now_.router_seconds - now_.compute_seconds() - now_.wait_seconds;
+  layer_times_[static_cast<size_t>(layer)].add(now_);
+  if (times_fn_ != nullptr) times_fn_(times_context_, layer, now_);
 }
 
 void MoeExecutor::route_rows(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x) {
@@ -87,7 +119,7 @@ void MoeExecutor::group_pairs(int32_t layer, int64_t rows, std::span<std::option
   for (int32_t e = 0; e < shape_.routing.experts; e++) {
     size_t at = static_cast<size_t>(e);
     int64_t count = counts_[at + 1];
-    if (count > 0) groups_.push_back({e, counts_[at], count, nullptr, false});
+    if (count > 0) groups_.push_back({e, counts_[at], count, nullptr, false, false});
     counts_[at + 1] += counts_[at];
   }
   for (int64_t r = 0; r < rows; r++) {
@@ -118,13 +150,33 @@ void MoeExecutor::fail_rows(const Group& group, const Error& error, std::span<st
   }
 }
 
+// Experts that could not be read a moment ago fail their rows at once.
+void MoeExecutor::refuse_bad(std::span<std::optional<Error>> row_errors) {
+  if (residency_->bad().empty()) return;
+  for (Group& group : groups_) {
+    const Error* error = residency_->refusal(layer_, group.expert);
+    if (error == nullptr) continue;
+    fail_rows(group, *error, row_errors);
+    group.done = true;
+  }
+}
+
+bool MoeExecutor::acquire(Group& group, ExpertUse use) {
+  group.slot = residency_->acquire(layer_, group.expert, use);
+  if (group.slot == nullptr) return false;
+  group.miss = !residency_->ready(*group.slot);
+  return true;
+}
+
 // ---------------------------------------------------------------- few rows
 
 void MoeExecutor::run_step(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
                            std::span<std::optional<Error>> row_errors) {
   // Experts that are here already are pinned first: a miss must not evict what this layer is about to use.
   for (Group& group : groups_)
-    if (residency_->is_resident(layer_, group.expert)) acquire(group, ExpertUse::kDecode);
+    if (!group.done && residency_->is_resident(layer_, group.expert)) acquire(group, ExpertUse::kDecode);
+  reads_begin_ = now_seconds();
+  waited_ = false;
   bool first_wave = true;
   while (true) {
     int64_t held = 0, waiting = 0;
@@ -136,37 +188,28 @@ void MoeExecutor::run_step(const MoeLayerWeights& weights, int64_t rows, const A
     if (first_wave) {
       double begin = now_seconds();
       run_shared(weights, rows, x);
-      times_.compute_seconds += now_seconds() - begin;
+      now_.resident_seconds += now_seconds() - begin;
       first_wave = false;
     }
-    if (held == 0) {
-      LLMD_CHECK(waiting == 0);  // with nothing pinned there is always a slot
-      break;
-    }
+    if (held == 0 && (waiting == 0 || !wait_for_slot(row_errors))) break;
     while (held > 0) {
       uint32_t seen = residency_->completions();
       int64_t done = run_ready(x, row_errors);
-      held -= done;
-      if (done == 0 && held > 0) {
-        double begin = now_seconds();
-        residency_->wait(seen);
-        times_.wait_seconds += now_seconds() - begin;
+      if (done == 0) {
+        wait_for_reads(seen);
+        done = fail_overdue(row_errors);
       }
+      held -= done;
     }
   }
   combine(rows, row_errors);
-}
-
-bool MoeExecutor::acquire(Group& group, ExpertUse use) {
-  group.slot = residency_->acquire(layer_, group.expert, use);
-  return group.slot != nullptr;
 }
 
 // Computes every held group whose matrices are in, releases it, and returns how many were finished (or failed).
 int64_t MoeExecutor::run_ready(const ActivationBuffer& x, std::span<std::optional<Error>> row_errors) {
   double begin = now_seconds();
   jobs_.clear();
-  int64_t finished = 0;
+  int64_t finished = 0, misses = 0;
   for (Group& group : groups_) {
     if (group.done || group.slot == nullptr || !residency_->ready(*group.slot)) continue;
     finished++;
@@ -176,17 +219,69 @@ int64_t MoeExecutor::run_ready(const ActivationBuffer& x, std::span<std::optiona
       fail_rows(group, status.error(), row_errors);
       continue;
     }
+    misses += group.miss;
     jobs_.push_back({group.slot->gate, group.slot->up, group.slot->down, buffers_.pair_rows + group.first, group.count,
                      group.first});
   }
+  if (finished == 0) return 0;
+  if (misses > 0) now_.read_seconds = waited_ ? begin - reads_begin_ : 0;
+  waited_ = false;
   buffers_.experts.run(jobs_, x, buffers_.outputs, *threads_);
   for (Group& group : groups_) {
     if (!group.done || group.slot == nullptr) continue;
     residency_->release(group.slot);
     group.slot = nullptr;
   }
-  times_.compute_seconds += now_seconds() - begin;
+  count_ready(static_cast<int64_t>(jobs_.size()) - misses, misses, now_seconds() - begin);
   return finished;
+}
+
+// Hits and misses that were computed together share the time evenly.
+void MoeExecutor::count_ready(int64_t hits, int64_t misses, double seconds) {
+  if (hits + misses == 0) return;
+  double each = seconds / static_cast<double>(hits + misses);
+  now_.resident_seconds += each * static_cast<double>(hits);
+  now_.miss_seconds += each * static_cast<double>(misses);
+  if (misses > 0) now_.last_miss_seconds = each;
+}
+
+void MoeExecutor::wait_for_reads(uint32_t seen) {
+  double begin = now_seconds();
+  residency_->wait(seen);
+  now_.wait_seconds += now_seconds() - begin;
+  waited_ = true;
+}
+
+// Gives up held groups whose reads are older than the limit; returns how many.
+int64_t MoeExecutor::fail_overdue(std::span<std::optional<Error>> row_errors) {
+  int64_t failed = 0;
+  for (Group& group : groups_) {
+    if (group.done || group.slot == nullptr) continue;
+    std::optional<Error> error = residency_->overdue(*group.slot);
+    if (!error) continue;
+    fail_rows(group, *error, row_errors);
+    residency_->release(group.slot);
+    group.slot = nullptr;
+    group.done = true;
+    failed++;
+  }
+  return failed;
+}
+
+// This layer holds no slot and finds none: all are loading for requests that have given up. Waits for one of them.
+// False: those reads, too, are older than the limit, and the rows that still lack an expert have failed.
+bool MoeExecutor::wait_for_slot(std::span<std::optional<Error>> row_errors) {
+  uint32_t seen = residency_->completions();
+  if (residency_->collect() > 0) return true;
+  wait_for_reads(seen);
+  std::optional<Error> error = residency_->overdue_unowned();
+  if (!error) return true;
+  for (Group& group : groups_) {
+    if (group.done) continue;
+    fail_rows(group, *error, row_errors);
+    group.done = true;
+  }
+  return false;
 }
 
 void MoeExecutor::combine(int64_t rows, std::span<std::optional<Error>> row_errors) {
@@ -217,8 +312,10 @@ void MoeExecutor::run_sweep(const MoeLayerWeights& weights, int64_t rows, const 
   int64_t ahead = sweep_ahead(layer.slot_bytes, residency_->sweep_slots(layer_));
   int64_t count = static_cast<int64_t>(groups_.size()), next = 0;
   auto read_ahead = [&](int64_t current) {
-    while (next < count && next - current < ahead && acquire(groups_[static_cast<size_t>(next)], ExpertUse::kSweep))
-      next++;
+    for (; next < count && next - current < ahead; next++) {
+      Group& group = groups_[static_cast<size_t>(next)];
+      if (!group.done && !acquire(group, ExpertUse::kSweep)) break;
+    }
     residency_->start_reads(ExpertUse::kSweep);
   };
   read_ahead(0);
@@ -228,31 +325,41 @@ void MoeExecutor::run_sweep(const MoeLayerWeights& weights, int64_t rows, const 
   for (int64_t g = 0; g < count; g++) {
     read_ahead(g);
     Group& group = groups_[static_cast<size_t>(g)];
-    LLMD_CHECK(group.slot != nullptr);
     for (; range < range_of(group.expert); range++) flush_partials(rows);
-    double begin = now_seconds();
-    for (uint32_t seen = residency_->completions(); !residency_->ready(*group.slot);) seen = residency_->wait(seen);
-    double ready = now_seconds();
-    Status status = residency_->settle(*group.slot);
-    if (status.ok())
-      sweep_group(group, x);
-    else
-      fail_rows(group, status.error(), row_errors);
-    residency_->release(group.slot);
-    times_.wait_seconds += ready - begin;
-    times_.compute_seconds += now_seconds() - ready;
+    while (!group.done && group.slot == nullptr && wait_for_slot(row_errors)) read_ahead(g);
+    if (!group.done) sweep_group(group, x, row_errors);
   }
   for (; range < kRanges; range++) flush_partials(rows);
 }
 
-void MoeExecutor::sweep_group(const Group& group, const ActivationBuffer& x) {
-  FfnJob job{group.slot->gate, group.slot->up, group.slot->down, buffers_.pair_rows + group.first, group.count, 0};
-  buffers_.experts.run({&job, 1}, x, buffers_.outputs, *threads_);
-  threads_->run_range(group.count, 8, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; i++)
-      kernels().axpy(buffers_.pair_weights[group.first + i], buffers_.outputs + i * shape_.width, shape_.width,
-                     buffers_.partial + int64_t{buffers_.pair_rows[group.first + i]} * shape_.width);
-  });
+void MoeExecutor::sweep_group(Group& group, const ActivationBuffer& x, std::span<std::optional<Error>> row_errors) {
+  while (true) {
+    uint32_t seen = residency_->completions();
+    if (residency_->ready(*group.slot)) break;
+    wait_for_reads(seen);
+    if (std::optional<Error> error = residency_->overdue(*group.slot)) {
+      fail_rows(group, *error, row_errors);
+      residency_->release(group.slot);
+      group.done = true;
+      return;
+    }
+  }
+  double begin = now_seconds();
+  Status status = residency_->settle(*group.slot);
+  if (status.ok()) {
+    FfnJob job{group.slot->gate, group.slot->up, group.slot->down, buffers_.pair_rows + group.first, group.count, 0};
+    buffers_.experts.run({&job, 1}, x, buffers_.outputs, *threads_);
+    threads_->run_range(group.count, 8, [&](int64_t first, int64_t end, int) {
+      for (int64_t i = first; i < end; i++)
+        kernels().axpy(buffers_.pair_weights[group.first + i], buffers_.outputs + i * shape_.width, shape_.width,
+                       buffers_.partial + int64_t{buffers_.pair_rows[group.first + i]} * shape_.width);
+    });
+  } else {
+    fail_rows(group, status.error(), row_errors);
+  }
+  residency_->release(group.slot);
+  group.done = true;
+  count_ready(group.miss ? 0 : 1, group.miss ? 1 : 0, now_seconds() - begin);
 }
 
 // acc += partial; partial = 0, for all rows.

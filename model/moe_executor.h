@@ -28,10 +28,21 @@ struct MoeLayerWeights {
   Matrix shared_gate, shared_up, shared_down;  // empty: no shared expert
 };
 
-/// Where a step's time went in its expert layers, summed since the start.
+/// Where time went, of one run of a layer or summed over many.
 struct MoeTimes {
-  double wait_seconds = 0;     // the leader had nothing to compute
-  double compute_seconds = 0;  // shared expert and experts
+  double outside_seconds = 0;    // since the expert layer before: attention, norms, dense layers, output head
+  double router_seconds = 0;     // router and grouping
+  double resident_seconds = 0;   // shared expert and experts that were here already
+  double miss_seconds = 0;       // experts that had to be read
+  double last_miss_seconds = 0;  // of those, the one that landed last
+  double wait_seconds = 0;       // the leader had nothing to compute
+  double handoff_seconds = 0;    // the rest: bookkeeping, queueing reads, waking up, adding up
+  double read_seconds = 0;       // from queueing the reads to the last one's landing, where the leader waited for it
+  uint64_t read_bytes = 0;       // of the same reads
+  uint64_t miss_bytes = 0;       // of all reads
+
+  double compute_seconds() const { return resident_seconds + miss_seconds; }
+  void add(const MoeTimes& other);
 };
 
 /// The executor's working memory, carved once for steps of up to rows_max rows.
@@ -55,6 +66,8 @@ class MoeExecutor {
   static constexpr int64_t kStepRows = 16;
   /// Called after routing with (context, layer, ids of all rows, how many ids): for routing traces.
   using TraceFn = void (*)(void* context, int32_t layer, const int32_t* ids, int64_t count);
+  /// Called after each run of a layer with (context, layer, its times).
+  using TimesFn = void (*)(void* context, int32_t layer, const MoeTimes& times);
 
   MoeExecutor(const ModelShape& shape, Residency& residency, ThreadPool& threads);
   static void carve(Carver& carver, const ModelShape& shape, int64_t rows_max, MoeBuffers& buffers);
@@ -64,7 +77,14 @@ class MoeExecutor {
   /// left out.
   void run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x, float* hidden,
            std::span<std::optional<Error>> row_errors);
-  const MoeTimes& times() const { return times_; }
+  /// Summed since the start, per layer.
+  std::span<const MoeTimes> layer_times() const { return layer_times_; }
+  /// Summed over the layers.
+  MoeTimes times() const;
+  void set_times(TimesFn function, void* context) {
+    times_fn_ = function;
+    times_context_ = context;
+  }
   void set_trace(TraceFn trace, void* context) {
     trace_ = trace;
     trace_context_ = context;
@@ -76,22 +96,27 @@ class MoeExecutor {
     int32_t expert = 0;
     int64_t first = 0, count = 0;
     ExpertSlot* slot = nullptr;
-    bool done = false;
+    bool miss = false, done = false;
   };
 
   void route_rows(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x);
   void group_pairs(int32_t layer, int64_t rows, std::span<std::optional<Error>> row_errors);
   void run_shared(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x);
+  void refuse_bad(std::span<std::optional<Error>> row_errors);
   bool acquire(Group& group, ExpertUse use);
 
   void run_step(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
                 std::span<std::optional<Error>> row_errors);
   int64_t run_ready(const ActivationBuffer& x, std::span<std::optional<Error>> row_errors);
+  void count_ready(int64_t hits, int64_t misses, double seconds);
+  void wait_for_reads(uint32_t seen);
+  int64_t fail_overdue(std::span<std::optional<Error>> row_errors);
+  bool wait_for_slot(std::span<std::optional<Error>> row_errors);
   void combine(int64_t rows, std::span<std::optional<Error>> row_errors);
 
   void run_sweep(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
                  std::span<std::optional<Error>> row_errors);
-  void sweep_group(const Group& group, const ActivationBuffer& x);
+  void sweep_group(Group& group, const ActivationBuffer& x, std::span<std::optional<Error>> row_errors);
   void flush_partials(int64_t rows);
   /// The range (of 8) that an expert id belongs to.
   int32_t range_of(int32_t expert) const;
@@ -105,7 +130,12 @@ class MoeExecutor {
   std::vector<FfnJob> jobs_;
   std::vector<int64_t> counts_;
   int32_t layer_ = 0;
-  MoeTimes times_;
+  MoeTimes now_;                        // of the layer that runs
+  double reads_begin_ = 0, ended_ = 0;  // when its first reads were queued; when the layer before ended
+  bool waited_ = false;                 // the leader has waited since it computed last
+  std::vector<MoeTimes> layer_times_;
+  TimesFn times_fn_ = nullptr;
+  void* times_context_ = nullptr;
   TraceFn trace_ = nullptr;
   void* trace_context_ = nullptr;
 };

@@ -1,22 +1,37 @@
 #include "model/residency.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "io/check.h"
 
 namespace llmd {
+namespace {
+
+// How long to sleep at most before ages are looked at again.
+constexpr uint64_t kAgeCheckNs = 250'000'000;
+
+bool failed(const Read& read) {
+  return read.state.load(std::memory_order_acquire) == ReadState::kFailed;
+}
+
+}  // namespace
 
 Residency::Residency(const ExpertCatalog& catalog, std::span<const DirectFile> files, Reader& reader,
-                     const PoolLayout& layout, std::span<std::byte> memory)
+                     const PoolLayout& layout, std::span<std::byte> memory, const ResidencyOptions& options)
     : catalog_(&catalog),
       files_(files),
       reader_(&reader),
       memory_(memory),
+      options_(options),
       pool_(catalog.pool_shape(), layout, PolicyKind::kHeat),
       slots_(std::make_unique<ExpertSlot[]>(pool_.slot_numbers())) {
   LLMD_CHECK(memory.size() >= layout.bytes);
   pending_first_.reserve(2 * static_cast<size_t>(catalog.experts_per_layer()));
   pending_down_.reserve(static_cast<size_t>(catalog.experts_per_layer()));
+  unowned_.reserve(pool_.slot_numbers());
+  taking_back_.reserve(3 * pool_.slot_numbers());
+  bad_.reserve(kBadMax);
 }
 
 // A buffer belongs to the kernel until its own completion, and the gate to the reader until it has counted that: a
@@ -25,17 +40,58 @@ Residency::~Residency() {
   for (uint32_t seen = completions(); seen != submitted_;) seen = wait(seen);
 }
 
+void Residency::begin_layer(int32_t layer, ExpertUse use) {
+  if (!unowned_.empty()) {
+    stop_warming();
+    collect();
+  }
+  pool_.begin_layer(layer, use);
+}
+
 ExpertSlot* Residency::acquire(int32_t layer, int32_t expert, ExpertUse use) {
   ExpertPool::Taken taken = pool_.acquire(layer, expert, use);
   if (taken.slot < 0) return nullptr;
   ExpertSlot& slot = slots_[static_cast<size_t>(taken.slot)];
-  if (taken.hit) return &slot;
-  slot.index = taken.slot;
-  slot.layer = layer;
-  slot.expert = expert;
-  prepare_reads(slot, catalog_->layer(layer));
+  if (taken.hit) {
+    if (pool_.loading(taken.slot)) hurry(slot);
+    return &slot;
+  }
+  begin_slot(slot, taken.slot, layer, expert);
   counts_.bytes_read += catalog_->layer(layer).expert_bytes;
   return &slot;
+}
+
+void Residency::begin_slot(ExpertSlot& slot, int32_t index, int32_t layer, int32_t expert) {
+  slot.index = index;
+  slot.layer = layer;
+  slot.expert = expert;
+  slot.retried = false;
+  prepare_reads(slot, catalog_->layer(layer));
+}
+
+// What is on its way at a low priority is taken back, where the reader has not started it, and queued like a miss.
+void Residency::hurry(ExpertSlot& slot) {
+  taking_back_.clear();
+  add_unfinished(slot);
+  if (!taking_back_.empty()) reader_->cancel(taking_back_);
+  for (int32_t i = 0; i < slot.reads_count; i++)
+    if (taken_back(slot.reads[i])) queue_read(slot, slot.reads[i]);
+}
+
+void Residency::add_unfinished(ExpertSlot& slot) {
+  for (int32_t i = 0; i < slot.reads_count; i++)
+    if (!slot.reads[i].finished() && slot.reads[i].priority != ReadPriority::kDemand)
+      taking_back_.push_back(&slot.reads[i]);
+}
+
+bool Residency::taken_back(const Read& read) {
+  return failed(read) && read.error_number == ECANCELED;
+}
+
+// The last matrix of an expert is down, which is needed after the others.
+void Residency::queue_read(ExpertSlot& slot, Read& read) {
+  read.state.store(ReadState::kIdle, std::memory_order_relaxed);
+  (&read == &slot.reads[slot.reads_count - 1] ? pending_down_ : pending_first_).push_back(&read);
 }
 
 void Residency::prepare_reads(ExpertSlot& slot, const ExpertLayer& layer) {
@@ -54,9 +110,8 @@ void Residency::prepare_reads(ExpertSlot& slot, const ExpertLayer& layer) {
     read.needed_end = end;
     read.buffer = memory + tensor.region_offset;
     read.gate = &gate_;
-    read.state.store(ReadState::kIdle, std::memory_order_relaxed);
     data[t] = read.buffer + (begin - read.offset);
-    (t + 1 < layer.tensors_count ? pending_first_ : pending_down_).push_back(&read);
+    queue_read(slot, read);
   }
   auto matrix = [&](int32_t t) {
     const ExpertTensor& tensor = layer.tensors[t];
@@ -73,7 +128,9 @@ void Residency::prepare_reads(ExpertSlot& slot, const ExpertLayer& layer) {
 }
 
 void Residency::start_reads(ExpertUse use) {
-  ReadPriority priority = use == ExpertUse::kDecode ? ReadPriority::kDemand : ReadPriority::kSweep;
+  ReadPriority priority = use == ExpertUse::kDecode  ? ReadPriority::kDemand
+                          : use == ExpertUse::kSweep ? ReadPriority::kSweep
+                                                     : ReadPriority::kWarm;
   for (std::vector<Read*>* list : {&pending_first_, &pending_down_}) {
     for (Read* read : *list) read->priority = priority;
     if (!list->empty()) reader_->submit(*list);
@@ -82,15 +139,41 @@ void Residency::start_reads(ExpertUse use) {
   }
 }
 
+bool Residency::ready(ExpertSlot& slot) {
+  if (!pool_.loading(slot.index)) return true;
+  if (!slot.reads_finished()) return false;
+  if (slot.retried) return true;
+  Read* again[3] = {};
+  size_t count = 0;
+  for (int32_t i = 0; i < slot.reads_count; i++)
+    if (failed(slot.reads[i])) again[count++] = &slot.reads[i];
+  if (count == 0) return true;
+  slot.retried = true;
+  counts_.read_retries++;
+  for (size_t i = 0; i < count; i++) again[i]->state.store(ReadState::kIdle, std::memory_order_relaxed);
+  reader_->submit({again, count});
+  submitted_ += static_cast<uint32_t>(count);
+  return false;
+}
+
 Status Residency::settle(ExpertSlot& slot) {
   if (!pool_.loading(slot.index)) return {};
   LLMD_CHECK(slot.reads_finished());
   for (int32_t i = 0; i < slot.reads_count; i++) {
-    if (slot.reads[i].state.load(std::memory_order_acquire) != ReadState::kFailed) continue;
+    if (!failed(slot.reads[i])) continue;
     counts_.read_errors++;
-    return read_error(slot.reads[i]);
+    Error error = read_error(slot.reads[i]);
+    mark_bad(slot, error);
+    return error;
   }
-  if (checker_ != nullptr && checker_->due()) LLMD_RETURN_IF_ERROR(check_bytes(slot));
+  if (checker_ != nullptr && checker_->due()) {
+    Status checked = check_bytes(slot);
+    if (!checked.ok()) {
+      mark_bad(slot, checked.error());
+      return checked;
+    }
+  }
+  if (!bad_.empty()) mark_good(slot);
   pool_.loaded(slot.index);
   return {};
 }
@@ -118,9 +201,15 @@ Status Residency::check_bytes(ExpertSlot& slot) {
 void Residency::release(ExpertSlot* slot) {
   pool_.release(slot->index);
   if (pool_.pins(slot->index) > 0 || !pool_.loading(slot->index)) return;
-  // Its reads failed: nothing may find it, and the slot is free again.
-  LLMD_CHECK(slot->reads_finished());
-  pool_.drop(slot->index);
+  if (slot->reads_finished())
+    pool_.drop(slot->index);  // its reads failed: nothing may find it, and the slot is free again
+  else if (std::find(unowned_.begin(), unowned_.end(), slot->index) == unowned_.end())
+    unowned_.push_back(slot->index);
+}
+
+uint32_t Residency::wait(uint32_t seen) const {
+  if (options_.read_timeout_ns == 0) return wait_for_any(gate_, seen);
+  return wait_for_any(gate_, seen, real_clock().now_ns() + std::min(options_.read_timeout_ns, kAgeCheckNs));
 }
 
 Status Residency::fill() {
@@ -146,6 +235,7 @@ Status Residency::fill() {
 ResidencyStatistics Residency::statistics() const {
   ResidencyStatistics all = counts_;
   static_cast<PoolStatistics&>(all) = pool_.statistics();
+  all.bad_experts = bad_.size();
   return all;
 }
 

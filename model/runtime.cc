@@ -1,6 +1,9 @@
 #include "model/runtime.h"
 
+#include <filesystem>
 #include <thread>
+
+#include "model/heat_file.h"
 
 namespace llmd {
 
@@ -35,6 +38,7 @@ Status Runtime::load(const ProgressFn& progress) {
                         options_.make_reader ? options_.make_reader(reader_options) : Reader::create(reader_options));
   LLMD_RETURN_IF_ERROR(read_checksums());
   LLMD_RETURN_IF_ERROR(take_memory(progress));
+  read_heat();
   step_->bind(core_);
   return architecture_->bind(core_, options_.plan.kv_type);
 }
@@ -52,6 +56,28 @@ Status Runtime::read_checksums() {
   if (options_.verify_reads > 0) checker_.emplace(*checksums_, catalog_, options_.verify_reads);
   notes_.push_back("core weights are compared with their checksums in " + path);
   return {};
+}
+
+void Runtime::read_heat() {
+  if (options_.state_directory.empty() || residency_ == nullptr) return;
+  const PoolShape& pool = catalog_.pool_shape();
+  uint64_t identity = model_identity(*model_);
+  Result<std::vector<float>> heat = load_heat(heat_path(options_.state_directory, identity), identity,
+                                              pool.layers.size() * static_cast<size_t>(pool.experts));
+  if (heat.ok()) {
+    residency_->set_heat(*heat);
+    notes_.push_back("the expert pool is warmed by what earlier runs learnt");
+  } else if (heat.error().code != "heat_missing") {
+    warnings_.push_back(heat.error().to_string());
+  }
+}
+
+Status Runtime::save_heat() const {
+  if (options_.state_directory.empty() || residency_ == nullptr) return {};
+  std::error_code ignored;  // where it cannot be made, saving says so
+  std::filesystem::create_directories(options_.state_directory, ignored);
+  uint64_t identity = model_identity(*model_);
+  return llmd::save_heat(heat_path(options_.state_directory, identity), identity, residency_->heat());
 }
 
 Status Runtime::take_memory(const ProgressFn& progress) {
@@ -81,7 +107,7 @@ Status Runtime::take_memory(const ProgressFn& progress) {
   threads_ = std::make_unique<ThreadPool>(threads);
   kv_ = std::make_unique<KvPagePool>(KvLayout(architecture_->kv_streams(options_.plan.kv_type)), kv);
   if (catalog_.moe_layers() > 0) {
-    residency_ = std::make_unique<Residency>(catalog_, files_, *reader_, plan_.pool, pool);
+    residency_ = std::make_unique<Residency>(catalog_, files_, *reader_, plan_.pool, pool, options_.residency);
     if (checker_) residency_->set_checker(&*checker_);
     moe_ = std::make_unique<MoeExecutor>(shape(), *residency_, *threads_);
   }

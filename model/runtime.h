@@ -32,6 +32,8 @@ struct RuntimeOptions {
   ReaderOptions::Path read_path = ReaderOptions::Path::kAuto;
   std::string checksums_file;  // empty: beside the model, if it is there
   double verify_reads = 0;     // the share of expert reads that is compared with the checksums
+  ResidencyOptions residency;
+  std::string state_directory;                        // where learnt heat is kept (model/heat_file.h); empty: nowhere
   std::function<void(const LateRead&)> on_late_read;  // by the reader's thread (io/reader.h); may be empty
   /// Makes the reader; empty: Reader::create. Tests put a lying disk beneath it.
   std::function<Result<std::unique_ptr<Reader>>(const ReaderOptions&)> make_reader;
@@ -48,6 +50,11 @@ class Runtime {
 
   /// Reads experts into the pool until it is full, for benchmarks. Errors: those of reads.
   Status fill_pool() { return residency_ ? residency_->fill() : Status(); }
+  /// Warms the pool when idle and looks after experts that could not be read. The leading thread calls it between steps
+  /// and, while it returns true, every few milliseconds when idle.
+  bool maintain(bool idle) { return residency_ && residency_->maintain(idle); }
+  /// Saves what was learnt of the experts' use, for the next start. Errors: "file_write".
+  Status save_heat() const;
 
   const ModelShape& shape() const { return architecture_->shape(); }
   const MemoryPlan& plan() const { return plan_; }
@@ -75,6 +82,7 @@ class Runtime {
   Runtime() = default;
   Status take_memory(const ProgressFn& progress);
   Status read_checksums();
+  void read_heat();
 
   const GgufModel* model_ = nullptr;
   RuntimeOptions options_;

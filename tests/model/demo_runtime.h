@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct DemoOptions {
   KvType kv_type = KvType::kF16;
   ReaderOptions::Path read_path = ReaderOptions::Path::kAuto;
   double verify_reads = 0;
+  ResidencyOptions residency;
+  std::string state_directory;
+  std::function<Result<std::unique_ptr<Reader>>(const ReaderOptions&)> make_reader;
 };
 
 struct DemoModel {
@@ -44,6 +48,9 @@ inline Result<DemoModel> open_demo(const DemoOptions& options) {
   if (options.chunk > 0) runtime.plan.prefill_chunk = options.chunk;
   runtime.read_path = options.read_path;
   runtime.verify_reads = options.verify_reads;
+  runtime.residency = options.residency;
+  runtime.state_directory = options.state_directory;
+  runtime.make_reader = options.make_reader;
   LLMD_ASSIGN_OR_RETURN(model.runtime, Runtime::open(*model.gguf, runtime));
   return model;
 }

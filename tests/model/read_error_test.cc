@@ -17,6 +17,7 @@ class DamagedModel : public testing::Test {
     path_ = testing::TempDir() + "llmd_damaged_" + std::to_string(getpid()) + ".gguf";
     std::filesystem::copy_file(demo_path(), path_, std::filesystem::copy_options::overwrite_existing);
     options_.path = path_;
+    options_.residency.bad_expert_ns = 0;  // no memory of what failed: each step tries again
     Result<DemoModel> planned = open_demo(options_);
     ASSERT_TRUE(planned.ok());
     options_.chunk = 16;
