@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "daemon/bench_bound.h"
 #include "daemon/commands.h"
 #include "daemon/model_loader.h"
 #include "io/process_memory.h"
@@ -57,6 +58,7 @@ struct Measured {
   double seconds = 0, ready_seconds = 0;
   ResidencyStatistics before, after;
   MoeTimes times_before, times_after;
+  DecodeBound bound;
   uint64_t faults_at_ready = 0;
 };
 
@@ -70,6 +72,24 @@ void stop(Measured& m, Runtime& runtime) {
   m.seconds = now_seconds() - m.seconds;
   if (runtime.residency()) m.after = runtime.residency()->statistics();
   if (runtime.moe()) m.times_after = runtime.moe()->times();
+}
+
+// Where each expert layer's time went, in milliseconds a token.
+nlohmann::ordered_json layers_json(const DecodeBound& bound, int32_t tokens) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (size_t layer = 0; layer < bound.layers().size(); layer++) {
+    const MoeTimes& times = bound.layers()[layer];
+    if (times.router_seconds == 0) continue;
+    double scale = 1e3 / tokens;
+    out.push_back({{"layer", layer},
+                   {"outside_ms", times.outside_seconds * scale},
+                   {"router_ms", times.router_seconds * scale},
+                   {"wait_ms", times.wait_seconds * scale},
+                   {"compute_ms", times.compute_seconds() * scale},
+                   {"handoff_ms", times.handoff_seconds * scale},
+                   {"miss_bytes", times.miss_bytes / static_cast<uint64_t>(tokens)}});
+  }
+  return out;
 }
 
 void print_result(const Options& options, const char* mode, int32_t tokens, int32_t depth, const Measured& m,
@@ -87,14 +107,24 @@ void print_result(const Options& options, const char* mode, int32_t tokens, int3
                                 {"expert_bytes_read", read},
                                 {"expert_bytes_touched", m.after.touched_bytes - m.before.touched_bytes},
                                 {"expert_hit_rate", hit_rate},
+                                {"evictions", m.after.evictions - m.before.evictions},
+                                {"segment_moves", m.after.segment_moves - m.before.segment_moves},
                                 {"wait_seconds", wait},
                                 {"compute_seconds", m.seconds - wait},
+                                {"handoff_seconds", m.times_after.handoff_seconds - m.times_before.handoff_seconds},
                                 {"drive_bytes_per_second", static_cast<double>(read) / m.seconds},
                                 {"plan_bytes", plan.total_bytes()},
                                 {"pool_experts", plan.pool_slots},
                                 {"peak_rss_bytes", memory.resident_peak_bytes},
                                 {"major_faults", memory.major_faults - m.faults_at_ready},
                                 {"ready_seconds", m.ready_seconds}};
+  double bound = m.bound.seconds(m.seconds);
+  if (options.bench_mode == BenchMode::kDecode) {
+    out["bound_seconds"] = bound;
+    out["seconds_over_bound"] = m.seconds / bound;
+    out["read_bytes_per_second"] = m.bound.read_rate();
+    out["layers"] = layers_json(m.bound, tokens);
+  }
   if (options.json) {
     std::printf("%s\n", out.dump().c_str());
     return;
@@ -103,6 +133,9 @@ void print_result(const Options& options, const char* mode, int32_t tokens, int3
               depth, tokens / m.seconds, m.seconds, wait);
   std::printf("experts: %s read, %.1f MB a token, hit rate %.1f %%\n", human_bytes(read).c_str(),
               static_cast<double>(read) / 1e6 / tokens, 100 * hit_rate);
+  if (options.bench_mode == BenchMode::kDecode)
+    std::printf("bound: %.2f s at the %.0f MB/s that the drive gave, %.2f times that were needed\n", bound,
+                m.bound.read_rate() / 1e6, m.seconds / bound);
 }
 
 Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t tokens, int32_t depth) {
@@ -119,6 +152,11 @@ Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t
   std::span<const int32_t> all(list);
   auto ignore = [](int32_t, std::span<const float>) {};
   if (depth > 0) LLMD_RETURN_IF_ERROR(generator.fill_context(depth));
+  if (decode && runtime.moe() != nullptr) {
+    m.bound.reserve(static_cast<size_t>(tokens) * static_cast<size_t>(runtime.catalog().moe_layers()),
+                    static_cast<size_t>(runtime.shape().layers));
+    runtime.moe()->set_times(DecodeBound::add, &m.bound);
+  }
   start(m, runtime);
   if (decode) {
     for (int32_t token : all.subspan(static_cast<size_t>(depth))) LLMD_RETURN_IF_ERROR(generator.decode(token, ignore));
@@ -126,6 +164,7 @@ Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t
     LLMD_RETURN_IF_ERROR(generator.prefill(all.subspan(static_cast<size_t>(depth)), false, ignore));
   }
   stop(m, runtime);
+  if (runtime.moe() != nullptr) runtime.moe()->set_times(nullptr, nullptr);
   if (!trace) return {};
   runtime.moe()->set_trace(nullptr, nullptr);
   return trace->close();
