@@ -239,11 +239,14 @@ void Scheduler::care_for_pool() {
   std::lock_guard lock(mutex_);
   if (bad == 0 && !status_.degraded) return;
   status_.degraded = bad > 0 || output_invalid_;
-  status_.degraded_reason =
-      bad > 0
-          ? std::to_string(bad) + " experts cannot be read; the first: " + residency->bad().front().error.to_string()
-      : output_invalid_ ? "the model's output was not a number"
-                        : "";
+  if (bad == 0) {
+    status_.degraded_reason = output_invalid_ ? "the model's output was not a number" : "";
+    return;
+  }
+  const Error& error = residency->bad().front().error;  // /health is for everyone: the file's name, not its path
+  status_.degraded_reason = std::to_string(bad) + " experts cannot be read; the first: " + error.message + " (" +
+                            std::filesystem::path(error.file).filename().string() + " at byte " +
+                            std::to_string(error.offset.value_or(0)) + ")";
 }
 
 void Scheduler::save_heat() {

@@ -101,6 +101,15 @@ class Daemon:
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)["error"]
 
+    def health_when(self, status):
+        for _ in range(300):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as reply:
+                health = json.load(reply)
+            if health["status"] == status:
+                return health
+            time.sleep(0.1)
+        raise AssertionError(f"health does not become {status}: {health}")
+
     def alive(self):
         return self.process.poll() is None
 
@@ -143,7 +152,11 @@ def check(llmd, model, mounted, control, log_path):
             heals("a well drive gives the same answer twice")
             set_fault(control, "eio", begin, end)
             fails_with("model_read_error", "EIO")
+            health = daemon.health_when("degraded")
+            assert "model.gguf at byte" in health["reason"] and mounted not in health["reason"], health
             heals("EIO in all experts, then healed")
+            # Experts that nobody asks for are looked after in the background.
+            assert daemon.health_when("ok")["reason"] == ""
             set_fault(control, "cut", begin + (end - begin) // 8)
             fails_with("model_truncated", "cut")
             heals("a file cut short, then whole again")
