@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
 #include "tests/io/scripted_backend.h"
 #include "tests/model/demo_runtime.h"
 
@@ -17,18 +20,36 @@ class StalledDrive : public testing::Test {
     Result<DemoModel> planned = open_demo(options);
     ASSERT_TRUE(planned.ok());
     options.memory_bytes = planned->runtime->plan().floor_bytes;  // few slots: nearly every token reads
-    options.residency.read_timeout_ns = 30'000'000;
+    options.residency.read_timeout_ns = 20'000'000;  // by a clock that only goes on while the drive is stalled
     options.residency.bad_expert_ns = 0;
     options.make_reader = [this](const ReaderOptions& reader_options) {
       auto backend = std::make_unique<ScriptedBackend>([](const BackendRead& read) {
         return static_cast<int32_t>(pread(read.fd, read.buffer, read.length, static_cast<off_t>(read.offset)));
       });
       backend_ = backend.get();
-      return Reader::create_with_backend(reader_options, std::move(backend));
+      ReaderOptions with_clock = reader_options;
+      with_clock.clock = &clock_;
+      return Reader::create_with_backend(with_clock, std::move(backend));
     };
     model_ = load_demo(options);
   }
   void TearDown() override {
+    go_on();
+    model_ = {};
+  }
+  void stall() {
+    backend_->hold();
+    stalled_ = true;
+    time_ = std::thread([this] {
+      while (stalled_) {
+        clock_.advance_ns(50'000'000);
+        usleep(1000);
+      }
+    });
+  }
+  void go_on() {
+    stalled_ = false;
+    if (time_.joinable()) time_.join();
     if (backend_ != nullptr) backend_->release();
   }
   Status decode() {
@@ -50,6 +71,9 @@ class StalledDrive : public testing::Test {
   }
 
   const Generator::LogitsFn ignore_ = [](int32_t, std::span<const float>) {};
+  ManualClock clock_{1'000'000'000};
+  std::atomic<bool> stalled_{false};
+  std::thread time_;
   ScriptedBackend* backend_ = nullptr;
   DemoModel model_;
 };
@@ -57,7 +81,7 @@ class StalledDrive : public testing::Test {
 TEST_F(StalledDrive, FailsRequestsByName_AndServesAgainAfterwards) {
   ASSERT_TRUE(decode().ok());
   ASSERT_TRUE(prefill().ok());
-  backend_->hold();
+  stall();
   // More often than there are slots to wait for: the later ones find none left.
   for (int i = 0; i < 12; i++) {
     Status status = i % 3 == 2 ? prefill() : decode();
@@ -68,7 +92,7 @@ TEST_F(StalledDrive, FailsRequestsByName_AndServesAgainAfterwards) {
   }
   EXPECT_GT(model_.runtime->residency()->statistics().reads_overdue, 3u);
   EXPECT_GT(model_.runtime->residency()->statistics().bad_experts, 0u);
-  backend_->release();
+  go_on();
   EXPECT_TRUE(recovers());
   while (model_.runtime->maintain(true)) {
   }
