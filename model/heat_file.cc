@@ -1,7 +1,6 @@
 #include "model/heat_file.h"
 
 #include <bit>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
