@@ -20,6 +20,7 @@ double now_seconds() {
 }
 
 constexpr double kHeatSaveSeconds = 600;
+constexpr double kProgressSeconds = 1;  // between reports of a chunk's progress
 
 Error shutting_down() {
   return operating_error("shutting_down", "the server is shutting down");
@@ -188,6 +189,8 @@ Status Scheduler::load() {
   size_t rows = static_cast<size_t>(model_.runtime->step().rows_max());
   rows_.reserve(rows);
   row_errors_.reserve(rows);
+  sweep_rows_.reserve(rows);
+  sweep_errors_.reserve(rows);
   batch_.reserve(kRunningMax);
   std::lock_guard guard(mutex_);
   status_.read_path = model_.runtime->reader().path_name();
@@ -215,11 +218,12 @@ void Scheduler::run() {
     take_cancelled();
     admit();
     decode_step();
-    sweep_ended();
-    prefill_chunk();
-    sweep_ended();
+    remove_ended();
+    prefill_layer();
+    remove_ended();
   }
   save_heat();
+  if (swept_ != nullptr) drop_sweep_of(*swept_);
   for (const std::unique_ptr<Request>& request : running_)
     if (!request->ended) request->sink->on_error(shutting_down());
   running_.clear();
@@ -264,10 +268,11 @@ void Scheduler::take_cancelled() {
       if (std::find(cancelled_.begin(), cancelled_.end(), request->id) != cancelled_.end()) request->ended = true;
     cancelled_.clear();
   }
-  sweep_ended();
+  remove_ended();
 }
 
-void Scheduler::sweep_ended() {
+void Scheduler::remove_ended() {
+  if (swept_ != nullptr && swept_->ended) drop_sweep_of(*swept_);
   running_.remove_if([](const std::unique_ptr<Request>& request) { return request->ended; });
   std::lock_guard lock(mutex_);
   running_count_ = running_.size();
@@ -310,6 +315,7 @@ bool Scheduler::make_room(Request& request, int32_t tokens) {
 // Drops what was computed; the tokens stay and are computed again when there is room.
 void Scheduler::put_back(Request& request) {
   spdlog::info("request {} is put back: no KV memory is left (--kv-memory)", request.id);
+  drop_sweep_of(request);
   request.sequence->truncate(0);
   request.computed = 0;
 }
@@ -340,36 +346,75 @@ void Scheduler::decode_step() {
   step(batch_);
 }
 
-void Scheduler::prefill_chunk() {
+// One layer of the chunk that is being swept, or of the next prompt's next chunk.
+void Scheduler::prefill_layer() {
+  if (swept_ == nullptr && !begin_chunk()) return;
+  Step& step = model_.runtime->step();
+  bool more = step.sweep_layer();
+  if (!more) return end_chunk();
+  if (now_seconds() - sweep_reported_at_ < kProgressSeconds) return;
+  sweep_reported_at_ = now_seconds();
+  int64_t rows = static_cast<int64_t>(sweep_rows_.size());
+  int64_t done = rows * step.sweep_layers() / model_.runtime->shape().layers;
+  if (swept_->generated() == 0)
+    swept_->sink->on_progress(swept_->computed + static_cast<int32_t>(done), swept_->prompt());
+}
+
+// Prompts take turns, chunk by chunk.
+bool Scheduler::begin_chunk() {
   auto next = std::find_if(running_.begin(), running_.end(),
                            [](const auto& entry) { return !entry->ended && !entry->decoding(); });
-  if (next == running_.end()) return;
+  if (next == running_.end()) return false;
   running_.splice(running_.end(), running_, next);
   Request& request = **next;
   int32_t total = static_cast<int32_t>(request.tokens.size());
-  if (!make_room(request, total)) return;
+  if (!make_room(request, total)) return false;
   int32_t end = std::min(total, request.computed + model_.runtime->plan().prefill_chunk);
-  rows_.clear();
+  sweep_rows_.clear();
   for (int32_t p = request.computed; p < end; p++)
-    rows_.push_back(
+    sweep_rows_.push_back(
         {request.sequence.get(), p, request.tokens[static_cast<size_t>(p)], request.form(p), p + 1 == total});
-  Request* one = &request;
-  step({&one, 1});
-  if (!request.ended && request.generated() == 0) request.sink->on_progress(request.computed, request.prompt());
+  sweep_errors_.assign(sweep_rows_.size(), std::nullopt);
+  model_.runtime->step().begin_sweep(sweep_rows_, sweep_errors_);
+  swept_ = &request;
+  sweep_reported_at_ = now_seconds();
+  return true;
 }
 
-// Runs rows_, which belong to `requests`, and hands out what came of them.
+void Scheduler::end_chunk() {
+  Request* request = swept_;
+  swept_ = nullptr;
+  request->sampled.reset();
+  RowSink sink(sweep_rows_, {&request, 1});
+  model_.runtime->step().end_sweep(sink);
+  hand_out(sweep_rows_, sweep_errors_, {&request, 1});
+  if (!request->ended && request->generated() == 0) request->sink->on_progress(request->computed, request->prompt());
+}
+
+void Scheduler::drop_sweep_of(const Request& request) {
+  if (swept_ != &request) return;
+  model_.runtime->step().drop_sweep();
+  swept_ = nullptr;
+}
+
+// Runs rows_, which belong to `requests`.
 void Scheduler::step(std::span<Request* const> requests) {
   row_errors_.assign(rows_.size(), std::nullopt);
   RowSink sink(rows_, requests);
   for (Request* request : requests) request->sampled.reset();
   model_.runtime->step().run(rows_, sink, row_errors_);
+  hand_out(rows_, row_errors_, requests);
+}
+
+// Hands out what came of rows that belong to `requests`.
+void Scheduler::hand_out(std::span<const Row> rows, std::span<const std::optional<Error>> errors,
+                         std::span<Request* const> requests) {
   for (Request* request : requests) {
     const Error* error = nullptr;
-    for (size_t r = 0; r < rows_.size(); r++) {
-      if (rows_[r].sequence != request->sequence.get()) continue;
-      request->computed = rows_[r].position + 1;
-      if (row_errors_[r] && error == nullptr) error = &*row_errors_[r];
+    for (size_t r = 0; r < rows.size(); r++) {
+      if (rows[r].sequence != request->sequence.get()) continue;
+      request->computed = rows[r].position + 1;
+      if (errors[r] && error == nullptr) error = &*errors[r];
     }
     if (error != nullptr) {
       fail(*request, *error);

@@ -1,6 +1,7 @@
 // Scheduler: the engine behind the API. One compute thread loads the model, then turns requests into steps.
 //
-// Each turn of the loop is one decode step for up to 16 running requests (one row each), then one chunk of one prompt;
+// Each turn of the loop is one decode step for up to 16 running requests (one row each), then one layer of
+// one chunk of a prompt (a sweep, model/step.h): a prompt delays others by one layer, not by its length;
 // prompts and, beyond 16, decoders take turns. Rows are batch-invariant, so who shares a step changes nothing in
 // anyone's answer. A request waits while KV pages for its prompt are not free. When a running one finds no page, the
 // youngest is put back: its KV is dropped and later recomputed in the same forms, which gives the same bits.
@@ -59,14 +60,19 @@ class Scheduler final : public Engine {
   void admit();
   void take_cancelled();
   void decode_step();
-  void prefill_chunk();
+  void prefill_layer();
+  bool begin_chunk();
+  void end_chunk();
   void step(std::span<Request* const> requests);
+  void hand_out(std::span<const Row> rows, std::span<const std::optional<Error>> errors,
+                std::span<Request* const> requests);
   bool make_room(Request& request, int32_t tokens);
   void put_back(Request& request);
   void accept_token(Request& request, int32_t token);
   void finish(Request& request, FinishReason reason);
   void fail(Request& request, const Error& error);
-  void sweep_ended();
+  void remove_ended();
+  void drop_sweep_of(const Request& request);
   void care_for_pool();
   void save_heat();
 
@@ -91,6 +97,10 @@ class Scheduler final : public Engine {
   std::vector<Request*> batch_;
   std::vector<Row> rows_;
   std::vector<std::optional<Error>> row_errors_;
+  Request* swept_ = nullptr;  // whose chunk the sweep computes; null: there is no sweep
+  std::vector<Row> sweep_rows_;
+  std::vector<std::optional<Error>> sweep_errors_;
+  double sweep_reported_at_ = 0;
   std::chrono::milliseconds care_pause_{0};  // when idle, until the pool is looked after again
   double heat_saved_at_ = 0;
 };

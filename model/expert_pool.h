@@ -60,6 +60,10 @@ class ExpertPool {
   Taken acquire(int32_t layer, int32_t expert, ExpertUse use);
   void loaded(int32_t slot) { slots_[static_cast<size_t>(slot)].loading = false; }
   void release(int32_t slot);
+  /// Takes back that the slot's expert counts as touched.
+  void not_touched(int32_t slot) {
+    statistics_.touched_bytes -= shape_.layers[static_cast<size_t>(layer(slot))].expert_bytes;
+  }
   /// Sees to it that the class has an empty slot, if it has one that is neither pinned nor loading.
   void make_room(int32_t size_class);
   /// Empties an unpinned slot whose load failed.

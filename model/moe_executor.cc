@@ -28,6 +28,7 @@ MoeExecutor::MoeExecutor(const ModelShape& shape, Residency& residency, ThreadPo
     : shape_(shape), residency_(&residency), threads_(&threads) {
   size_t experts = static_cast<size_t>(shape.routing.experts);
   groups_.reserve(experts);
+  ahead_.reserve(experts);
   jobs_.reserve(experts);
   counts_.reserve(experts + 1);
   layer_times_.resize(static_cast<size_t>(shape.layers));
@@ -311,25 +312,64 @@ void MoeExecutor::run_sweep(const MoeLayerWeights& weights, int64_t rows, const 
   const ExpertLayer& layer = residency_->catalog().layer(layer_);
   int64_t ahead = sweep_ahead(layer.slot_bytes, residency_->sweep_slots(layer_));
   int64_t count = static_cast<int64_t>(groups_.size()), next = 0;
-  auto read_ahead = [&](int64_t current) {
+  touched_share_ = static_cast<double>(count) / shape_.routing.experts;
+  if (ahead_layer_ == layer_) take_ahead();
+  auto read_on = [&](int64_t current) {
     for (; next < count && next - current < ahead; next++) {
       Group& group = groups_[static_cast<size_t>(next)];
-      if (!group.done && !acquire(group, ExpertUse::kSweep)) break;
+      if (!group.done && group.slot == nullptr && !acquire(group, ExpertUse::kSweep)) break;
     }
     residency_->start_reads(ExpertUse::kSweep);
   };
-  read_ahead(0);
+  read_on(0);
   run_shared(weights, rows, x);
   std::fill(buffers_.partial, buffers_.partial + rows * shape_.width, 0.0f);
   int32_t range = 0;
   for (int64_t g = 0; g < count; g++) {
-    read_ahead(g);
+    read_on(g);
     Group& group = groups_[static_cast<size_t>(g)];
     for (; range < range_of(group.expert); range++) flush_partials(rows);
-    while (!group.done && group.slot == nullptr && wait_for_slot(row_errors)) read_ahead(g);
+    while (!group.done && group.slot == nullptr && wait_for_slot(row_errors)) read_on(g);
     if (!group.done) sweep_group(group, x, row_errors);
   }
   for (; range < kRanges; range++) flush_partials(rows);
+}
+
+void MoeExecutor::read_ahead(int32_t layer) {
+  constexpr double kNearlyAll = 0.97;
+  drop_ahead();
+  if (touched_share_ < kNearlyAll) return;
+  const ExpertLayer& of = residency_->catalog().layer(layer);
+  size_t most = static_cast<size_t>(sweep_ahead(of.slot_bytes, residency_->sweep_slots(layer)));
+  ahead_layer_ = layer;
+  residency_->begin_layer(layer, ExpertUse::kSweep);
+  for (int32_t expert = 0; expert < shape_.routing.experts && ahead_.size() < most; expert++) {
+    if (residency_->is_resident(layer, expert) || residency_->refusal(layer, expert) != nullptr) continue;
+    ExpertSlot* slot = residency_->acquire(layer, expert, ExpertUse::kSweep);
+    if (slot == nullptr) break;
+    ahead_.push_back(slot);
+  }
+  residency_->start_reads(ExpertUse::kSweep);
+}
+
+void MoeExecutor::drop_ahead() {
+  for (ExpertSlot* slot : ahead_) residency_->release_unused(slot);
+  ahead_.clear();
+  ahead_layer_ = -1;
+}
+
+// Gives the slots read ahead to their groups, and back where the router did not choose the expert.
+void MoeExecutor::take_ahead() {
+  size_t g = 0;
+  for (ExpertSlot*& slot : ahead_) {
+    while (g < groups_.size() && groups_[g].expert < slot->expert) g++;
+    if (g == groups_.size() || groups_[g].expert != slot->expert || groups_[g].done) continue;
+    groups_[g].slot = slot;
+    groups_[g].miss = true;
+    slot = nullptr;
+  }
+  std::erase(ahead_, nullptr);
+  drop_ahead();
 }
 
 void MoeExecutor::sweep_group(Group& group, const ActivationBuffer& x, std::span<std::optional<Error>> row_errors) {

@@ -6,7 +6,10 @@
 // Two ways to get there, same bits:
 //   step   (few rows)  outputs of all (row, expert) pairs are kept, hits computed while misses fly, each miss when its
 //                      matrices land, then summed in the defined order. More experts than slots: in waves, by id.
-//   sweep  (many rows) experts in id order, read a few ahead; the partial sums are kept, not the pairs.
+//   sweep  (many rows) experts in id order, read a few ahead; the partial sums are kept, not the pairs. Where a layer
+//   has
+//                      touched nearly all its experts the next one will too: its first are read before it is routed,
+//                      while attention computes.
 // A read error fails the rows that need that expert (row_errors) and no others. Thread: the one that leads the step.
 #pragma once
 
@@ -77,6 +80,10 @@ class MoeExecutor {
   /// left out.
   void run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x, float* hidden,
            std::span<std::optional<Error>> row_errors);
+  /// After a sweep of the layer before: reads what a sweep of this layer will want first, if nearly everything will be.
+  void read_ahead(int32_t layer);
+  /// Lets go of what read_ahead() holds.
+  void drop_ahead();
   /// Summed since the start, per layer.
   std::span<const MoeTimes> layer_times() const { return layer_times_; }
   /// Summed over the layers.
@@ -116,6 +123,7 @@ class MoeExecutor {
 
   void run_sweep(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
                  std::span<std::optional<Error>> row_errors);
+  void take_ahead();
   void sweep_group(Group& group, const ActivationBuffer& x, std::span<std::optional<Error>> row_errors);
   void flush_partials(int64_t rows);
   /// The range (of 8) that an expert id belongs to.
@@ -127,6 +135,9 @@ class MoeExecutor {
   ThreadPool* threads_;
   MoeBuffers buffers_;
   std::vector<Group> groups_;
+  std::vector<ExpertSlot*> ahead_;  // of layer ahead_layer_, experts ascending
+  int32_t ahead_layer_ = -1;
+  double touched_share_ = 0;  // of its experts, by the last sweep of a layer
   std::vector<FfnJob> jobs_;
   std::vector<int64_t> counts_;
   int32_t layer_ = 0;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1u << 20;
 constexpr int32_t kContextDefaultMax = 32768;
-constexpr int32_t kChunkMin = 16, kChunkAutoMax = 512;
+constexpr int32_t kChunkMin = 16, kChunkResident = 512, kChunkAutoMax = 4096;
 
 uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
@@ -111,10 +111,12 @@ Result<MemoryPlan> make_plan(const PlanRequest& request, Architecture& architect
   if (plan.floor_bytes > plan.budget_bytes) return does_not_fit(plan).error();
 
   if (!request.prefill_chunk) {
-    uint64_t allowed = (plan.budget_bytes - plan.floor_bytes) / 8;
+    uint64_t left = plan.budget_bytes - plan.floor_bytes;
     for (int32_t chunk = kChunkAutoMax; chunk > chunk_least; chunk /= 2) {
       uint64_t bytes = activations(std::min(chunk, plan.context_tokens));
-      if (bytes > allowed) continue;
+      // A prompt reads the missing experts once a chunk: where they do not fit, long chunks are worth some of the pool.
+      bool streams = fixed + bytes + pool_full > plan.budget_bytes;
+      if (bytes > left / (chunk > kChunkResident ? 24 : 8) || (chunk > kChunkResident && !streams)) continue;
       plan.prefill_chunk = std::min(chunk, plan.context_tokens);
       plan.activation_bytes = bytes;
       break;

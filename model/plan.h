@@ -22,7 +22,7 @@ struct PlanRequest {
   uint64_t memory_bytes = 0;                // the ceiling on everything
   std::optional<int32_t> context_tokens;    // absent: min(trained, 32,768)
   std::optional<uint64_t> kv_memory_bytes;  // absent: max(one context, 10 % of the budget)
-  std::optional<int32_t> prefill_chunk;  // absent: the largest that takes at most an eighth of what is left, up to 512
+  std::optional<int32_t> prefill_chunk;     // absent: as many as cost little of the pool, at most 4096
   KvType kv_type = KvType::kF16;
   int threads = 1;
   uint64_t http_bytes = 0;  // connections, bodies, stream buffers

@@ -207,6 +207,12 @@ void Residency::release(ExpertSlot* slot) {
     unowned_.push_back(slot->index);
 }
 
+void Residency::release_unused(ExpertSlot* slot) {
+  pool_.not_touched(slot->index);
+  if (ready(*slot)) (void)settle(*slot);  // an error here is nobody's; a row that needs the expert meets it again
+  release(slot);
+}
+
 uint32_t Residency::wait(uint32_t seen) const {
   if (options_.read_timeout_ns == 0) return wait_for_any(gate_, seen);
   return wait_for_any(gate_, seen, real_clock().now_ns() + std::min(options_.read_timeout_ns, kAgeCheckNs));

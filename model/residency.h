@@ -92,6 +92,8 @@ class Residency {
   Status settle(ExpertSlot& slot);
   /// A slot whose reads are not finished is collected when they are.
   void release(ExpertSlot* slot);
+  /// The same for one that was acquired on a guess and not used: it does not count as touched.
+  void release_unused(ExpertSlot* slot);
   /// The error of a slot whose oldest read has exceeded the limit.
   std::optional<Error> overdue(const ExpertSlot& slot);
   /// Ends what has landed for nobody; returns how many slots that freed. Bounded by what was given up or warms.

@@ -62,52 +62,86 @@ void Step::bind(const CoreWeights& weights) {
 }
 
 void Step::run(std::span<const Row> rows, LogitsSink& sink, std::span<std::optional<Error>> row_errors) {
-  LLMD_CHECK(static_cast<int64_t>(rows.size()) <= rows_max_ && row_errors.size() == rows.size());
-  embed(rows);
-  architecture_->begin_step(rows);
-  for (int32_t i = 0; i < architecture_->shape().layers; i++) layer(i, rows, row_errors);
-  output(rows, sink, row_errors);
+  size_t before = sweep_.rows.size();
+  LLMD_CHECK(before + rows.size() <= static_cast<size_t>(rows_max_) && row_errors.size() == rows.size());
+  Pass pass{rows, row_errors, hidden_ + static_cast<int64_t>(before) * architecture_->shape().width};
+  begin(pass);
+  while (pass.layer < architecture_->shape().layers) layer(pass);
+  output(pass, sink);
+  sweep_interrupted_ = true;
 }
 
-void Step::embed(std::span<const Row> rows) {
+void Step::begin_sweep(std::span<const Row> rows, std::span<std::optional<Error>> row_errors) {
+  LLMD_CHECK(!sweeping() && !rows.empty() && rows.size() <= static_cast<size_t>(rows_max_));
+  LLMD_CHECK(row_errors.size() == rows.size());
+  sweep_ = {rows, row_errors, hidden_};
+  begin(sweep_);
+  sweep_interrupted_ = false;
+}
+
+bool Step::sweep_layer() {
+  LLMD_CHECK(sweeping() && sweep_.layer < architecture_->shape().layers);
+  if (sweep_interrupted_) architecture_->begin_step(sweep_.rows);
+  sweep_interrupted_ = false;
+  layer(sweep_);
+  return sweep_.layer < architecture_->shape().layers;
+}
+
+void Step::end_sweep(LogitsSink& sink) {
+  LLMD_CHECK(sweeping() && sweep_.layer == architecture_->shape().layers);
+  output(sweep_, sink);
+  drop_sweep();
+}
+
+void Step::drop_sweep() {
+  if (moe_ != nullptr) moe_->drop_ahead();
+  sweep_ = {};
+}
+
+// Embeds the rows and tells the architecture of them.
+void Step::begin(Pass& pass) {
   int64_t width = architecture_->shape().width;
-  for (size_t r = 0; r < rows.size(); r++) {
-    LLMD_CHECK(rows[r].token >= 0 && rows[r].token < architecture_->shape().vocab);
-    dequantize_rows(embedding_.rows(rows[r].token, 1), hidden_ + static_cast<int64_t>(r) * width);
+  for (size_t r = 0; r < pass.rows.size(); r++) {
+    LLMD_CHECK(pass.rows[r].token >= 0 && pass.rows[r].token < architecture_->shape().vocab);
+    dequantize_rows(embedding_.rows(pass.rows[r].token, 1), pass.hidden + static_cast<int64_t>(r) * width);
   }
+  architecture_->begin_step(pass.rows);
 }
 
 // normed = rms_norm(hidden), in both forms.
-void Step::norm(const float* weight, int64_t rows) {
+void Step::norm(const float* weight, const float* hidden, int64_t rows) {
   const ModelShape& shape = architecture_->shape();
   threads_->run_range(rows, 8, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; r++) {
-      kernels().rms_norm(hidden_ + r * shape.width, weight, shape.rms_epsilon, shape.width, normed_.row(r));
+      kernels().rms_norm(hidden + r * shape.width, weight, shape.rms_epsilon, shape.width, normed_.row(r));
       normed_.quantize(r);
     }
   });
 }
 
-void Step::layer(int32_t index, std::span<const Row> rows, std::span<std::optional<Error>> row_errors) {
+void Step::layer(Pass& pass) {
+  int32_t index = pass.layer++;
   const Layer& l = layers_[static_cast<size_t>(index)];
   const ModelShape& shape = architecture_->shape();
-  int64_t count = static_cast<int64_t>(rows.size());
-  norm(l.attention_norm, count);
-  architecture_->attention(index, rows, normed_, sublayer_, *threads_);
-  kernels().add(sublayer_, count * shape.width, hidden_);
-  norm(l.ffn_norm, count);
+  int64_t count = static_cast<int64_t>(pass.rows.size());
+  norm(l.attention_norm, pass.hidden, count);
+  architecture_->attention(index, pass.rows, normed_, sublayer_, *threads_);
+  kernels().add(sublayer_, count * shape.width, pass.hidden);
+  norm(l.ffn_norm, pass.hidden, count);
   if (shape.is_moe(index)) {
-    moe_->run(index, l.moe, count, normed_, hidden_, row_errors);
+    moe_->run(index, l.moe, count, normed_, pass.hidden, pass.errors);
+    if (index + 1 < shape.layers && shape.is_moe(index + 1) && count > MoeExecutor::kStepRows)
+      moe_->read_ahead(index + 1);
     return;
   }
   FfnJob job{l.gate, l.up, l.down, nullptr, count, 0};
   dense_.run({&job, 1}, normed_, sublayer_, *threads_);
-  kernels().add(sublayer_, count * shape.width, hidden_);
+  kernels().add(sublayer_, count * shape.width, pass.hidden);
 }
 
-void Step::output(std::span<const Row> rows, LogitsSink& sink, std::span<std::optional<Error>> row_errors) {
+void Step::output(const Pass& pass, LogitsSink& sink) {
   int64_t vocab = architecture_->shape().vocab;
-  norm(output_norm_, static_cast<int64_t>(rows.size()));
+  norm(output_norm_, pass.hidden, static_cast<int64_t>(pass.rows.size()));
   uint32_t wanted[kLogitsRows];
   int64_t held = 0;
   auto flush = [&] {
@@ -118,13 +152,13 @@ void Step::output(std::span<const Row> rows, LogitsSink& sink, std::span<std::op
       if (all_finite(logits))
         sink.on_logits(wanted[i], logits);
       else
-        row_errors[wanted[i]] = operating_error("model_output_invalid",
-                                                "the model's output is not a number; check its file with: llmd verify");
+        pass.errors[wanted[i]] = operating_error(
+            "model_output_invalid", "the model's output is not a number; check its file with: llmd verify");
     }
     held = 0;
   };
-  for (size_t r = 0; r < rows.size(); r++) {
-    if (!rows[r].wants_logits || row_errors[r]) continue;
+  for (size_t r = 0; r < pass.rows.size(); r++) {
+    if (!pass.rows[r].wants_logits || pass.errors[r]) continue;
     wanted[held++] = static_cast<uint32_t>(r);
     if (held == std::min<int64_t>(kLogitsRows, rows_max_)) flush();
   }

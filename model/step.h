@@ -7,6 +7,10 @@
 // leading thread) owns the sequences. Row results do not depend on the other rows. A row whose expert could not be
 // read, or whose logits are not all finite numbers ("model_output_invalid"), gets its Error in row_errors and no
 // logits; the others are unaffected. run() allocates nothing.
+//
+// A long prompt takes seconds a layer when its experts come from the drive. Such a pass can be run as a *sweep* that
+// rests between layers: only its residual stream is kept, at the front of the buffers, and run() uses what is behind
+// it.
 #pragma once
 
 #include <optional>
@@ -39,7 +43,26 @@ class Step {
   void run(std::span<const Row> rows, LogitsSink& sink, std::span<std::optional<Error>> row_errors);
   int32_t rows_max() const { return rows_max_; }
 
+  /// Begins a sweep; one at a time. `rows` and `row_errors` (all empty) are its own until it has ended. Meanwhile run()
+  /// takes at most rows_max() - rows.size() rows.
+  void begin_sweep(std::span<const Row> rows, std::span<std::optional<Error>> row_errors);
+  /// Runs the next layer; false when that was the last one.
+  bool sweep_layer();
+  /// Hands out the logits and ends the sweep, whose layers have all run.
+  void end_sweep(LogitsSink& sink);
+  /// Gives the sweep up, if there is one.
+  void drop_sweep();
+  bool sweeping() const { return !sweep_.rows.empty(); }
+  /// Layers of the sweep that have run.
+  int32_t sweep_layers() const { return sweep_.layer; }
+
  private:
+  struct Pass {
+    std::span<const Row> rows;
+    std::span<std::optional<Error>> errors;
+    float* hidden = nullptr;  // [rows, width], the residual stream
+    int32_t layer = 0;        // the next one
+  };
   /// Rows whose logits are computed at once.
   static constexpr int64_t kLogitsRows = 16;
   struct Layer {
@@ -49,10 +72,10 @@ class Step {
     MoeLayerWeights moe;
   };
 
-  void embed(std::span<const Row> rows);
-  void norm(const float* weight, int64_t rows);
-  void layer(int32_t index, std::span<const Row> rows, std::span<std::optional<Error>> row_errors);
-  void output(std::span<const Row> rows, LogitsSink& sink, std::span<std::optional<Error>> row_errors);
+  void begin(Pass& pass);
+  void layer(Pass& pass);
+  void norm(const float* weight, const float* hidden, int64_t rows);
+  void output(const Pass& pass, LogitsSink& sink);
 
   Architecture* architecture_;
   ThreadPool* threads_;
@@ -62,11 +85,13 @@ class Step {
   const float* output_norm_ = nullptr;
 
   int32_t rows_max_ = 0;
-  float* hidden_ = nullptr;    // [rows, width], the residual stream
+  float* hidden_ = nullptr;    // [rows, width]: the sweep's residual stream, then that of the other rows
   ActivationBuffer normed_;    // [rows, width]
   float* sublayer_ = nullptr;  // [rows, width]: attention or FFN output
   float* logits_ = nullptr;    // [kLogitsRows, vocab]
   Ffn dense_;
+  Pass sweep_;                      // no rows: there is none
+  bool sweep_interrupted_ = false;  // the architecture was told of other rows since the sweep's last layer
   MoeBuffers moe_buffers_;
 };
 
