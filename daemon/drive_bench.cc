@@ -71,10 +71,12 @@ void DriveBench::aim_at(Read& read, const Range& range, uint64_t index, std::byt
 void DriveBench::aim(Read& read, uint64_t slice_bytes, std::byte* buffer) {
   const Range& range = ranges_[random() % ranges_.size()];
   if (slice_bytes == 0) return aim_at(read, range, random() % range.count, buffer);
-  uint64_t whole = range.stride * range.count, slice = std::min(slice_bytes, whole / kBlock * kBlock);
+  // The whole blocks of the range. A tensor without one is read as it is.
   uint64_t begin = (range.begin + kBlock - 1) / kBlock * kBlock;
-  uint64_t places = (range.begin + whole - begin - slice) / kBlock + 1;
-  if (slice == 0) return aim_at(read, range, 0, buffer);
+  uint64_t end = (range.begin + range.stride * range.count) / kBlock * kBlock;
+  if (end <= begin) return aim_at(read, range, 0, buffer);
+  uint64_t slice = std::min(slice_bytes, end - begin);
+  uint64_t places = (end - begin - slice) / kBlock + 1;
   // Two draws: one has 31 bits only.
   aim_at(read, {range.shard, begin + ((random() << 20) ^ random()) % places * kBlock, slice, 1}, 0, buffer);
 }
