@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "io/check.h"
 #include "model/routing.h"
@@ -13,13 +14,6 @@ constexpr int32_t kRanges = 8;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// How many experts a sweep reads ahead: enough bytes in flight for the drive, never more of the pool than its share.
-int64_t sweep_ahead(uint64_t slot_bytes, uint32_t slots_max) {
-  constexpr uint64_t kAheadBytes = 64u << 20;
-  uint64_t ahead = std::clamp<uint64_t>(kAheadBytes / slot_bytes, 2, 64);
-  return static_cast<int64_t>(std::min<uint64_t>(ahead, slots_max));
 }
 
 }  // namespace
@@ -309,8 +303,7 @@ int32_t MoeExecutor::range_of(int32_t expert) const {
 
 void MoeExecutor::run_sweep(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
                             std::span<std::optional<Error>> row_errors) {
-  const ExpertLayer& layer = residency_->catalog().layer(layer_);
-  int64_t ahead = sweep_ahead(layer.slot_bytes, residency_->sweep_slots(layer_));
+  int64_t ahead = sweep_ahead(layer_);
   int64_t count = static_cast<int64_t>(groups_.size()), next = 0;
   touched_share_ = static_cast<double>(count) / shape_.routing.experts;
   if (ahead_layer_ == layer_) take_ahead();
@@ -335,12 +328,22 @@ void MoeExecutor::run_sweep(const MoeLayerWeights& weights, int64_t rows, const 
   for (; range < kRanges; range++) flush_partials(rows);
 }
 
+// How many experts a sweep may hold: all that it may take from decoding. More than the drive needs to be busy, so that
+// it stays so while attention computes.
+int64_t MoeExecutor::sweep_ahead(int32_t layer) const {
+  return std::min<int64_t>(residency_->sweep_slots(layer), 64);
+}
+
+void MoeExecutor::expect_rows(int64_t rows) {
+  double missed = 1 - static_cast<double>(shape_.routing.used) / shape_.routing.experts;
+  touched_share_ = 1 - std::pow(missed, static_cast<double>(rows));
+}
+
 void MoeExecutor::read_ahead(int32_t layer) {
   constexpr double kNearlyAll = 0.97;
   drop_ahead();
   if (touched_share_ < kNearlyAll) return;
-  const ExpertLayer& of = residency_->catalog().layer(layer);
-  size_t most = static_cast<size_t>(sweep_ahead(of.slot_bytes, residency_->sweep_slots(layer)));
+  size_t most = static_cast<size_t>(sweep_ahead(layer));
   ahead_layer_ = layer;
   residency_->begin_layer(layer, ExpertUse::kSweep);
   for (int32_t expert = 0; expert < shape_.routing.experts && ahead_.size() < most; expert++) {

@@ -80,7 +80,10 @@ class MoeExecutor {
   /// left out.
   void run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x, float* hidden,
            std::span<std::optional<Error>> row_errors);
-  /// After a sweep of the layer before: reads what a sweep of this layer will want first, if nearly everything will be.
+  /// A sweep of so many rows begins: by even chances it touches this share of each layer's experts.
+  void expect_rows(int64_t rows);
+  /// After a sweep of the layer before, or expect_rows(): reads what a sweep of this layer will want first, if nearly
+  /// everything will be.
   void read_ahead(int32_t layer);
   /// Lets go of what read_ahead() holds.
   void drop_ahead();
@@ -123,6 +126,7 @@ class MoeExecutor {
 
   void run_sweep(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
                  std::span<std::optional<Error>> row_errors);
+  int64_t sweep_ahead(int32_t layer) const;
   void take_ahead();
   void sweep_group(Group& group, const ActivationBuffer& x, std::span<std::optional<Error>> row_errors);
   void flush_partials(int64_t rows);
@@ -137,7 +141,7 @@ class MoeExecutor {
   std::vector<Group> groups_;
   std::vector<ExpertSlot*> ahead_;  // of layer ahead_layer_, experts ascending
   int32_t ahead_layer_ = -1;
-  double touched_share_ = 0;  // of its experts, by the last sweep of a layer
+  double touched_share_ = 0;  // of a layer's experts: expected, then as the sweep's last layer had it
   std::vector<FfnJob> jobs_;
   std::vector<int64_t> counts_;
   int32_t layer_ = 0;

@@ -106,6 +106,9 @@ void Step::begin(Pass& pass) {
     dequantize_rows(embedding_.rows(pass.rows[r].token, 1), pass.hidden + static_cast<int64_t>(r) * width);
   }
   architecture_->begin_step(pass.rows);
+  if (moe_ == nullptr || static_cast<int64_t>(pass.rows.size()) <= MoeExecutor::kStepRows) return;
+  moe_->expect_rows(static_cast<int64_t>(pass.rows.size()));
+  moe_->read_ahead(architecture_->shape().dense_layers);
 }
 
 // normed = rms_norm(hidden), in both forms.
