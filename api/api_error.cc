@@ -39,10 +39,17 @@ const Row* find_row(std::string_view code) {
   return nullptr;
 }
 
+// The file cannot be read, or what is in it is damaged: asking again gives the same.
+bool is_model_error(const Error& error) {
+  return error.code == "model_read_error" || error.code == "model_truncated" ||
+         error.code == "model_checksum_mismatch" || error.code == "model_output_invalid";
+}
+
 // What a client is told of an operating error. The details are for the log.
 std::string public_message(const Error& error) {
   if (error.kind == ErrorKind::kClient) return error.message;
   if (error.code == "model_read_error") return "The model could not be read from its drive; the log of llmd says more.";
+  if (is_model_error(error)) return "The model's file is damaged; the log of llmd says more.";
   if (error.code == "shutting_down") return "llmd is shutting down.";
   if (error.code == "model_loading" || error.code == "model_failed" || error.code == "server_busy") {
     return error.message;
@@ -85,7 +92,7 @@ HttpReply error_reply(const Error& error) {
     reply.headers.emplace_back("retry-after-ms", "2000");
   } else if (reply.status == 503) {
     reply.headers.emplace_back("Retry-After", "5");
-  } else if (error.code == "model_read_error" || error.code == "template_invalid" || reply.status == 501) {
+  } else if (is_model_error(error) || error.code == "template_invalid" || reply.status == 501) {
     reply.headers.emplace_back("x-should-retry", "false");
   }
   return reply;

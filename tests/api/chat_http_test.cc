@@ -97,6 +97,7 @@ TEST_F(ChatHttpTest, MapsRefusalsOfTheEngine_ToStatusAndRetryHeaders) {
                          Row{operating_error("model_loading", "x"), 503, "retry-after"},
                          Row{operating_error("shutting_down", "x"), 503, "retry-after"},
                          Row{operating_error("model_read_error", "x", "/secret/path", 7), 500, "x-should-retry"},
+                         Row{operating_error("model_checksum_mismatch", "x", "/secret/path", 7), 500, "x-should-retry"},
                          Row{operating_error("anything_else", "x", "/secret/path"), 500, "content-length"}}) {
     engine_.refuse(row.error);
     for (const char* more : {"", R"("stream":true)"}) {
