@@ -2,9 +2,13 @@
 #include "daemon/scheduler.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -63,7 +67,7 @@ class SchedulerTest : public testing::Test {
  protected:
   void start(std::optional<uint64_t> kv_memory = {}, std::optional<int32_t> context = {}) {
     Options options;
-    options.model = std::string(LLMD_SOURCE_DIR) + "/demo/llmd-demo.gguf";
+    options.model = model_;
     options.memory_bytes = 1ull << 30;
     options.threads = 2;
     options.kv_memory_bytes = kv_memory;
@@ -95,6 +99,7 @@ class SchedulerTest : public testing::Test {
     return sink->text_;
   }
 
+  std::string model_ = std::string(LLMD_SOURCE_DIR) + "/demo/llmd-demo.gguf";
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t id_ = 0;
 };
@@ -222,6 +227,27 @@ TEST_F(SchedulerTest, SaysWhatIsWrong_WhenThePlanDoesNotFit) {
   EXPECT_EQ(scheduler.load_error()->code, "plan_does_not_fit");
   EXPECT_NE(scheduler.load_error()->message.find("expert pool"), std::string::npos);
   EXPECT_EQ(scheduler.status().phase, EngineStatus::Phase::kFailed);
+}
+
+// An infinity in a weight that every token uses.
+TEST_F(SchedulerTest, EndsARequestWithAnError_WhenTheLogitsAreNotNumbers) {
+  std::string damaged = testing::TempDir() + "llmd_scheduler_" + std::to_string(getpid()) + ".gguf";
+  std::filesystem::copy_file(model_, damaged, std::filesystem::copy_options::overwrite_existing);
+  Result<GgufModel> model = GgufModel::open(damaged);
+  ASSERT_TRUE(model.ok());
+  float infinity = std::numeric_limits<float>::infinity();
+  std::fstream file(damaged, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(static_cast<std::streamoff>(model->find_tensor("output_norm.weight")->file_offset));
+  file.write(reinterpret_cast<const char*>(&infinity), sizeof infinity);
+  file.close();
+  model_ = damaged;
+  start();
+  std::shared_ptr<Collector> sink = submit(request(kQuestions[0]));
+  ASSERT_TRUE(sink->wait());
+  ASSERT_TRUE(sink->error_.has_value());
+  EXPECT_EQ(sink->error_->code, "model_output_invalid");
+  EXPECT_EQ(sink->text_, "");
+  std::filesystem::remove(damaged);
 }
 
 }  // namespace
