@@ -73,7 +73,7 @@ class Limits:
         told = [line for line in done.stderr.splitlines() if line.startswith("incg: ")]
         if not told:
             raise Failed(f"incg.sh: {done.stderr.strip()[-400:]}")
-        group = {k: int(v) for k, v in (pair.split("=") for pair in told[-1].split()[1:])}
+        group = {k: int(float(v)) for k, v in (pair.split("=") for pair in told[-1].split()[1:])}
         if group["rc"]:
             killed = " (137: killed, probably for memory)" if group["rc"] == 137 else ""
             raise Failed(f"{command[0]} ended with {group['rc']}{killed}: {done.stderr.strip()[-400:]}")
