@@ -10,8 +10,8 @@ rounds; the ratio is the median of the rounds' own ratios, and above 1 the produ
 barriers: on a busy machine it loses far more than the product does, and the ratio means nothing.
 
 A case is MODE:TOKENS or MODE:TOKENS@DEPTH. The peer counts the time in its evaluation only (see peer_bench.mjs).
-It stays loaded and keeps a depth between rounds, the product reads the depth anew every time. Where both do not fit in
-memory at once, --reload starts the peer for each measurement.
+It stays loaded and keeps a depth between rounds; the product fills its context with noise, which costs attention the
+same. Where both do not fit in memory at once, --reload starts the peer for each measurement.
 """
 import argparse
 import json
