@@ -349,11 +349,12 @@ HttpSession::Task<bool> HttpSession::answer_chat(HttpRequest& request) {
     keep = co_await send_reply(reply, request, true);
     log(request, reply.status, nullptr);
   } else {
-    ChatExchange exchange(context_.engine, std::move(*outcome.chat), context_.options, [weak = weak_from_this(), &io = context_.io] {
-      asio::post(io, [weak] {
-        if (const auto self = weak.lock()) self->on_wake();
-      });
-    });
+    ChatExchange exchange(context_.engine, std::move(*outcome.chat), context_.options,
+                          [weak = weak_from_this(), &io = context_.io] {
+                            asio::post(io, [weak] {
+                              if (const auto self = weak.lock()) self->on_wake();
+                            });
+                          });
     exchange_ = &exchange;
     keep = co_await run_exchange(exchange, request);
     exchange_ = nullptr;

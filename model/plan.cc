@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 
 #include "model/step.h"
 
@@ -50,6 +51,22 @@ void warn_small_pool(MemoryPlan& plan, const ExpertCatalog& catalog) {
                             ") holds less than the experts of one token (" + human_bytes(token_slots) +
                             "): many experts are read again for every token; " +
                             human_bytes(token_slots - plan.pool.bytes) + " more memory would change that");
+  }
+}
+
+// The longest chunk that leaves enough for the pool. A prompt reads the missing experts once a chunk: where they do not
+// fit, long chunks are worth a little of the pool.
+void choose_chunk(MemoryPlan& plan, int32_t least, uint64_t pool_full,
+                  const std::function<uint64_t(int32_t)>& bytes_of) {
+  uint64_t left = plan.budget_bytes - plan.floor_bytes;
+  uint64_t others = plan.core_bytes + plan.kv_bytes + plan.http_bytes + plan.process_bytes;
+  for (int32_t chunk = kChunkAutoMax; chunk > least; chunk /= 2) {
+    uint64_t bytes = bytes_of(std::min(chunk, plan.context_tokens));
+    bool streams = others + bytes + pool_full > plan.budget_bytes;
+    if (bytes > left / (chunk > kChunkResident ? 24 : 8) || (chunk > kChunkResident && !streams)) continue;
+    plan.prefill_chunk = std::min(chunk, plan.context_tokens);
+    plan.activation_bytes = bytes;
+    return;
   }
 }
 
@@ -110,18 +127,7 @@ Result<MemoryPlan> make_plan(const PlanRequest& request, Architecture& architect
   plan.pool_bytes = pool_floor;
   if (plan.floor_bytes > plan.budget_bytes) return does_not_fit(plan).error();
 
-  if (!request.prefill_chunk) {
-    uint64_t left = plan.budget_bytes - plan.floor_bytes;
-    for (int32_t chunk = kChunkAutoMax; chunk > chunk_least; chunk /= 2) {
-      uint64_t bytes = activations(std::min(chunk, plan.context_tokens));
-      // A prompt reads the missing experts once a chunk: where they do not fit, long chunks are worth some of the pool.
-      bool streams = fixed + bytes + pool_full > plan.budget_bytes;
-      if (bytes > left / (chunk > kChunkResident ? 24 : 8) || (chunk > kChunkResident && !streams)) continue;
-      plan.prefill_chunk = std::min(chunk, plan.context_tokens);
-      plan.activation_bytes = bytes;
-      break;
-    }
-  }
+  if (!request.prefill_chunk) choose_chunk(plan, chunk_least, pool_full, activations);
   fixed += plan.activation_bytes;
   plan.full_bytes = fixed + pool_full;
   plan.pool = lay_out_pool(catalog.pool_shape(), std::min(pool_full, plan.budget_bytes - fixed));
