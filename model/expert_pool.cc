@@ -189,43 +189,30 @@ void ExpertPool::balance() {
 }
 
 // What one segment more would keep the class from reading, and one less would make it read, in bytes per step: the
-// hottest experts that are not resident, and the coldest that are.
+// experts that come next by heat after as many as there are slots, and the last of those. Which experts are resident at
+// the moment does not count: the policy looks at shorter times, and what it left out would always look like a gain.
 void ExpertPool::weigh(size_t index) {
   Class& c = classes_[index];
-  size_t count = static_cast<size_t>(segment_bytes_ / shape_.classes[index].slot_bytes);
-  auto collect = [&](bool resident) {
-    weights_.clear();
-    for (size_t layer = 0; layer < shape_.layers.size(); layer++) {
-      if (shape_.layers[layer].size_class != static_cast<int32_t>(index)) continue;
-      for (int32_t expert = 0; expert < shape_.experts; expert++) {
-        size_t at = number(static_cast<int32_t>(layer), expert);
-        if ((table_[at] >= 0) == resident)
-          weights_.push_back(heat_.rate(heat_[static_cast<int32_t>(at)]) *
-                             static_cast<double>(shape_.layers[layer].expert_bytes));
-      }
+  weights_.clear();
+  for (size_t layer = 0; layer < shape_.layers.size(); layer++) {
+    if (shape_.layers[layer].size_class != static_cast<int32_t>(index)) continue;
+    for (int32_t expert = 0; expert < shape_.experts; expert++) {
+      float heat = heat_[static_cast<int32_t>(number(static_cast<int32_t>(layer), expert))];
+      weights_.push_back(heat_.rate(heat) * static_cast<double>(shape_.layers[layer].expert_bytes));
     }
+  }
+  std::sort(weights_.begin(), weights_.end(), std::greater<>());
+  auto sum = [&](size_t begin, size_t end) {
+    double total = 0;
+    for (size_t i = begin; i < std::min(end, weights_.size()); i++) total += weights_[i];
+    return total;
   };
-  collect(false);
-  c.gain = c.empty.empty() ? sum_of_extreme(count, true) : 0;
-  collect(true);
-  c.loss = sum_of_extreme(count - std::min(count, c.empty.size()), false);
+  size_t count = static_cast<size_t>(segment_bytes_ / shape_.classes[index].slot_bytes);
   bool has_movable = std::any_of(segments_.begin(), segments_.end(), [&](const Segment& segment) {
     return segment.place.movable && segment.size_class == static_cast<int32_t>(index);
   });
-  if (!has_movable) c.loss = std::numeric_limits<double>::infinity();
-}
-
-// The sum of the `count` greatest or least of weights_.
-double ExpertPool::sum_of_extreme(size_t count, bool greatest) {
-  count = std::min(count, weights_.size());
-  auto middle = weights_.begin() + static_cast<std::ptrdiff_t>(count);
-  if (greatest)
-    std::nth_element(weights_.begin(), middle, weights_.end(), std::greater<>());
-  else
-    std::nth_element(weights_.begin(), middle, weights_.end());
-  double sum = 0;
-  for (auto at = weights_.begin(); at != middle; ++at) sum += *at;
-  return sum;
+  c.gain = sum(c.slots, c.slots + count);
+  c.loss = has_movable ? sum(c.slots - count, c.slots) : std::numeric_limits<double>::infinity();
 }
 
 // The movable segment of the class whose residents are wanted least; -1 when each has a slot in use.

@@ -123,7 +123,6 @@ class ExpertPool {
 
   void balance();
   void weigh(size_t size_class);
-  double sum_of_extreme(size_t count, bool greatest);
   int32_t coldest_segment(int32_t size_class);
   void move_segment(size_t segment, int32_t size_class);
 

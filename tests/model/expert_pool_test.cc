@@ -122,6 +122,15 @@ TEST(ExpertPool, EndsWithinThreePointsOfAnIdealSplit_WhenTheWorkShiftsBetweenCla
   EXPECT_GT(pool.statistics().segment_moves, 2u);
 }
 
+TEST(ExpertPool, LeavesSegmentsWhereTheyAre_WhenTheClassesAreWantedAlike) {
+  PoolShape shape = two_classes();
+  ExpertPool pool(shape, lay_out_pool(shape, pool_full_bytes(shape) * 4 / 10), PolicyKind::kHeat);
+  Traffic traffic(shape, 21);
+  for (int step = 0; step < 1000; step++)
+    for (int32_t layer = 0; layer < 8; layer++) use_layer(pool, layer, traffic.ids(layer, 0.6), ExpertUse::kDecode);
+  EXPECT_LE(pool.statistics().segment_moves, 2u);  // each costs the filling of a segment
+}
+
 TEST(ExpertPool, KeepsTheFloorOfEveryClass_WhateverIsAsked) {
   PoolShape shape = two_classes();
   PoolLayout layout = lay_out_pool(shape, pool_full_bytes(shape) * 4 / 10);
