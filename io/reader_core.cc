@@ -260,7 +260,8 @@ void ReaderCore::start_due_operations() {
   }
 }
 
-/// Until a paused operation is due or another read would be late; negative: until something happens.
+/// Until a paused operation is due or another read would be late; negative: until something happens. At most an hour
+/// (to wake early does no harm): what waits adds this to the time of day in int64 nanoseconds.
 int64_t ReaderCore::sleep_ns() const {
   uint64_t due = next_late_ns();
   for (const Operation* operation = paused_; operation != nullptr; operation = operation->next) {
@@ -268,7 +269,8 @@ int64_t ReaderCore::sleep_ns() const {
   }
   if (due == UINT64_MAX) return -1;
   uint64_t now = clock_.now_ns();
-  return due <= now ? 0 : static_cast<int64_t>(due - now);
+  constexpr uint64_t kLongestSleepNs = 3'600'000'000'000;
+  return due <= now ? 0 : static_cast<int64_t>(std::min(due - now, kLongestSleepNs));
 }
 
 void ReaderCore::link_newest(Operation* operation) {
