@@ -1,10 +1,7 @@
 // Scheduler: the engine behind the API. One compute thread loads the model, then turns requests into steps.
 //
-// Each turn of the loop is one decode step for up to 16 running requests (one row each), then one layer of
-// one chunk of a prompt (a sweep, model/step.h): a prompt delays others by one layer, not by its length;
-// prompts and, beyond 16, decoders take turns. Rows are batch-invariant, so who shares a step changes nothing in
-// anyone's answer. A request waits while KV pages for its prompt are not free. When a running one finds no page, the
-// youngest is put back: its KV is dropped and later recomputed in the same forms, which gives the same bits.
+// It looks after the queue, the model's phases and the pool; what runs, and in which steps, is the batcher's
+// (daemon/batcher.h). A request waits while KV pages for its prompt are not free.
 //
 // submit, cancel, status: any thread, never waiting for compute. start, drain, stop: the main thread. Every list is
 // bounded. A model that cannot be loaded leaves phase kFailed and load_error().
@@ -13,7 +10,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +17,7 @@
 #include <vector>
 
 #include "api/engine.h"
+#include "daemon/batcher.h"
 #include "daemon/model_loader.h"
 #include "daemon/options.h"
 
@@ -29,7 +26,6 @@ namespace llmd {
 class Scheduler final : public Engine {
  public:
   static constexpr size_t kQueueMax = 64;
-  static constexpr size_t kRunningMax = 64;
 
   explicit Scheduler(const Options& options);
   ~Scheduler() override;
@@ -51,28 +47,11 @@ class Scheduler final : public Engine {
   void cancel(uint64_t id) override;
 
  private:
-  struct Request;
-  class RowSink;
-
   void run();
   Status load();
   void set_phase(EngineStatus::Phase phase, std::string detail, double progress);
   void admit();
   void take_cancelled();
-  void decode_step();
-  void prefill_layer();
-  bool begin_chunk();
-  void end_chunk();
-  void step(std::span<Request* const> requests);
-  void hand_out(std::span<const Row> rows, std::span<const std::optional<Error>> errors,
-                std::span<Request* const> requests);
-  bool make_room(Request& request, int32_t tokens);
-  void put_back(Request& request);
-  void accept_token(Request& request, int32_t token);
-  void finish(Request& request, FinishReason reason);
-  void fail(Request& request, const Error& error);
-  void remove_ended();
-  void drop_sweep_of(const Request& request);
   void care_for_pool();
   void save_heat();
 
@@ -89,18 +68,10 @@ class Scheduler final : public Engine {
   std::vector<uint64_t> cancelled_;
   uint64_t next_id_ = 1;
   bool draining_ = false, stopping_ = false;
-  bool output_invalid_ = false;  // for good: what can heal is the drive
   size_t running_count_ = 0;
 
   // The compute thread's own.
-  std::list<std::unique_ptr<Request>> running_;
-  std::vector<Request*> batch_;
-  std::vector<Row> rows_;
-  std::vector<std::optional<Error>> row_errors_;
-  Request* swept_ = nullptr;  // whose chunk the sweep computes; null: there is no sweep
-  std::vector<Row> sweep_rows_;
-  std::vector<std::optional<Error>> sweep_errors_;
-  double sweep_reported_at_ = 0;
+  std::unique_ptr<Batcher> batcher_;         // once the model is loaded
   std::chrono::milliseconds care_pause_{0};  // when idle, until the pool is looked after again
   double heat_saved_at_ = 0;
 };

@@ -1,0 +1,254 @@
+#include "daemon/batcher.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace llmd {
+namespace {
+
+constexpr double kProgressSeconds = 1;  // between reports of a chunk's progress
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+/// Takes each row's logits to its request's sampler.
+class Batcher::RowSink final : public LogitsSink {
+ public:
+  RowSink(std::span<const Row> rows, std::span<Request* const> requests) : rows_(rows), requests_(requests) {}
+
+  void on_logits(size_t row, std::span<const float> logits) override {
+    for (Request* request : requests_) {
+      if (request->sequence.get() != rows_[row].sequence) continue;
+      request->sampled = request->sampler->sample(logits);
+      return;
+    }
+  }
+
+ private:
+  std::span<const Row> rows_;
+  std::span<Request* const> requests_;
+};
+
+Batcher::Batcher(const LoadedModel& model)
+    : runtime_(*model.runtime), tokenizer_(*model.tokenizer), context_tokens_(runtime_.plan().context_tokens) {
+  size_t rows = static_cast<size_t>(runtime_.step().rows_max());
+  rows_.reserve(rows);
+  row_errors_.reserve(rows);
+  sweep_rows_.reserve(rows);
+  sweep_errors_.reserve(rows);
+  batch_.reserve(kRunningMax);
+}
+
+bool Batcher::admit(std::unique_ptr<Request>& request) {
+  if (running_.size() == kRunningMax) return false;
+  Request& r = *request;
+  if (!r.sequence) {
+    r.sequence = std::make_unique<KvSequence>(runtime_.kv(), context_tokens_);
+    r.sampler.emplace(r.request.sampling, runtime_.shape().vocab);
+    r.tokens = r.request.prompt_tokens;
+    r.admitted_at = now_seconds();
+  }
+  // A prompt that does not fit now waits, unless nothing runs that could make room.
+  if (!r.sequence->extend(static_cast<int32_t>(r.tokens.size())).ok() && !running_.empty()) return false;
+  running_.push_back(std::move(request));
+  return true;
+}
+
+void Batcher::turn() {
+  decode_step();
+  remove_ended();
+  prefill_layer();
+  remove_ended();
+}
+
+void Batcher::cancel(std::span<const uint64_t> ids) {
+  for (const std::unique_ptr<Request>& request : running_)
+    if (std::find(ids.begin(), ids.end(), request->id) != ids.end()) request->ended = true;
+  remove_ended();
+}
+
+void Batcher::end_all(const Error& error) {
+  for (const std::unique_ptr<Request>& request : running_) {
+    if (!request->ended) request->sink->on_error(error);
+    request->ended = true;
+  }
+  remove_ended();
+}
+
+void Batcher::remove_ended() {
+  if (swept_ != nullptr && swept_->ended) drop_sweep_of(*swept_);
+  running_.remove_if([](const std::unique_ptr<Request>& request) { return request->ended; });
+}
+
+// Pages for `tokens` tokens of a request, taken from younger requests if need be, so that the oldest always goes on.
+// False: the request must wait.
+bool Batcher::make_room(Request& request, int32_t tokens) {
+  while (!request.sequence->extend(tokens).ok()) {
+    Request* youngest = nullptr;
+    for (const std::unique_ptr<Request>& other : running_)
+      if (other->id > request.id && !other->ended && other->sequence->length() > 0 &&
+          (youngest == nullptr || other->id > youngest->id))
+        youngest = other.get();
+    if (youngest == nullptr) return false;
+    put_back(*youngest);
+  }
+  return true;
+}
+
+// Drops what was computed; the tokens stay and are computed again when there is room.
+void Batcher::put_back(Request& request) {
+  spdlog::info("request {} is put back: no KV memory is left (--kv-memory)", request.id);
+  drop_sweep_of(request);
+  request.sequence->truncate(0);
+  request.computed = 0;
+}
+
+void Batcher::decode_step() {
+  batch_.clear();
+  rows_.clear();
+  for (const std::unique_ptr<Request>& entry : running_) {
+    Request& request = *entry;
+    if (request.ended || !request.decoding() || static_cast<int32_t>(batch_.size()) == kDecodeRowsMax) continue;
+    int32_t position = request.computed;
+    if (!make_room(request, position + 1)) continue;
+    batch_.push_back(&request);
+    rows_.push_back({request.sequence.get(), position, request.tokens.back(), request.form(position), true});
+  }
+  // Making room may have put back one that was already chosen.
+  for (size_t i = batch_.size(); i > 0; i--) {
+    if (batch_[i - 1]->sequence->length() > rows_[i - 1].position) continue;
+    batch_.erase(batch_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+  }
+  if (batch_.empty()) return;
+  // Those served move to the end, so that more than 16 take turns.
+  for (Request* request : batch_) {
+    auto at = std::find_if(running_.begin(), running_.end(), [&](const auto& entry) { return entry.get() == request; });
+    running_.splice(running_.end(), running_, at);
+  }
+  step(batch_);
+}
+
+// One layer of the chunk that is being swept, or of the next prompt's next chunk.
+void Batcher::prefill_layer() {
+  if (swept_ == nullptr && !begin_chunk()) return;
+  Step& step = runtime_.step();
+  bool more = step.sweep_layer();
+  if (!more) return end_chunk();
+  if (now_seconds() - sweep_reported_at_ < kProgressSeconds) return;
+  sweep_reported_at_ = now_seconds();
+  int64_t rows = static_cast<int64_t>(sweep_rows_.size());
+  int64_t done = rows * step.sweep_layers() / runtime_.shape().layers;
+  if (swept_->generated() == 0)
+    swept_->sink->on_progress(swept_->computed + static_cast<int32_t>(done), swept_->prompt());
+}
+
+// Prompts take turns, chunk by chunk.
+bool Batcher::begin_chunk() {
+  auto next = std::find_if(running_.begin(), running_.end(),
+                           [](const auto& entry) { return !entry->ended && !entry->decoding(); });
+  if (next == running_.end()) return false;
+  running_.splice(running_.end(), running_, next);
+  Request& request = **next;
+  int32_t total = static_cast<int32_t>(request.tokens.size());
+  if (!make_room(request, total)) return false;
+  int32_t end = std::min(total, request.computed + runtime_.plan().prefill_chunk);
+  sweep_rows_.clear();
+  for (int32_t p = request.computed; p < end; p++)
+    sweep_rows_.push_back(
+        {request.sequence.get(), p, request.tokens[static_cast<size_t>(p)], request.form(p), p + 1 == total});
+  sweep_errors_.assign(sweep_rows_.size(), std::nullopt);
+  runtime_.step().begin_sweep(sweep_rows_, sweep_errors_);
+  swept_ = &request;
+  sweep_reported_at_ = now_seconds();
+  return true;
+}
+
+void Batcher::end_chunk() {
+  Request* request = swept_;
+  swept_ = nullptr;
+  request->sampled.reset();
+  RowSink sink(sweep_rows_, {&request, 1});
+  runtime_.step().end_sweep(sink);
+  hand_out(sweep_rows_, sweep_errors_, {&request, 1});
+  if (!request->ended && request->generated() == 0) request->sink->on_progress(request->computed, request->prompt());
+}
+
+void Batcher::drop_sweep_of(const Request& request) {
+  if (swept_ != &request) return;
+  runtime_.step().drop_sweep();
+  swept_ = nullptr;
+}
+
+// Runs rows_, which belong to `requests`.
+void Batcher::step(std::span<Request* const> requests) {
+  row_errors_.assign(rows_.size(), std::nullopt);
+  RowSink sink(rows_, requests);
+  for (Request* request : requests) request->sampled.reset();
+  runtime_.step().run(rows_, sink, row_errors_);
+  hand_out(rows_, row_errors_, requests);
+}
+
+// Hands out what came of rows that belong to `requests`.
+void Batcher::hand_out(std::span<const Row> rows, std::span<const std::optional<Error>> errors,
+                       std::span<Request* const> requests) {
+  for (Request* request : requests) {
+    const Error* error = nullptr;
+    for (size_t r = 0; r < rows.size(); r++) {
+      if (rows[r].sequence != request->sequence.get()) continue;
+      request->computed = rows[r].position + 1;
+      if (errors[r] && error == nullptr) error = &*errors[r];
+    }
+    if (error != nullptr) {
+      fail(*request, *error);
+    } else if (request->sampled) {
+      accept_token(*request, *request->sampled);
+    }
+  }
+}
+
+void Batcher::accept_token(Request& request, int32_t token) {
+  if (request.generated() == 0) request.first_token_at = now_seconds();
+  if (tokenizer_.is_end_of_generation(token)) {
+    request.tokens.push_back(token);
+    finish(request, FinishReason::kStop);
+    return;
+  }
+  request.tokens.push_back(token);
+  std::string text = request.stops.add(request.detokenizer.add(tokenizer_.token_bytes(token)));
+  request.sink->on_text(text, token);
+  if (request.stops.stopped())
+    finish(request, FinishReason::kStop);
+  else if (request.generated() >= request.request.tokens_max ||
+           static_cast<int32_t>(request.tokens.size()) >= context_tokens_)
+    finish(request, FinishReason::kLength);
+}
+
+void Batcher::finish(Request& request, FinishReason reason) {
+  request.detokenizer.finish();
+  if (!request.stops.stopped()) {
+    std::string held = request.stops.finish();
+    if (!held.empty()) request.sink->on_text(held, -1);
+  }
+  GenerationUsage usage;
+  usage.prompt_tokens = request.prompt();
+  usage.completion_tokens = request.generated();
+  usage.prefill_seconds = request.first_token_at - request.admitted_at;
+  usage.decode_seconds = now_seconds() - request.first_token_at;
+  request.ended = true;
+  request.sink->on_finish(reason, usage);
+}
+
+void Batcher::fail(Request& request, const Error& error) {
+  spdlog::error("request {}: {}", request.id, error.to_string());
+  output_invalid_ |= error.code == "model_output_invalid";
+  request.ended = true;
+  request.sink->on_error(error);
+}
+
+}  // namespace llmd

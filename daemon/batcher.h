@@ -1,0 +1,73 @@
+// Batcher: the requests that run, and how they share steps. The compute thread's own.
+//
+// Each turn is one decode step for up to 16 running requests (one row each), then one layer of one chunk of a prompt
+// (a sweep, model/step.h): a prompt delays others by one layer, not by its length; prompts and, beyond 16, decoders
+// take turns. Rows are batch-invariant, so who shares a step changes nothing in anyone's answer. When a running request
+// finds no KV page, the youngest is put back: its KV is dropped and later recomputed in the same forms, which gives the
+// same bits. Lists are bounded by kRunningMax and the rows of a step; sinks hear of everything that ends here.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "daemon/model_loader.h"
+#include "daemon/request.h"
+
+namespace llmd {
+
+class Batcher {
+ public:
+  static constexpr size_t kRunningMax = 64;
+
+  /// `model` is loaded, and outlives the batcher.
+  explicit Batcher(const LoadedModel& model);
+
+  size_t running() const { return running_.size(); }
+  /// Takes the request over if it may run now; else leaves it where it is and returns false.
+  bool admit(std::unique_ptr<Request>& request);
+  /// One decode step, then one layer of a prompt.
+  void turn();
+  /// Drops those of these requests that run, with their KV; their sinks hear nothing more.
+  void cancel(std::span<const uint64_t> ids);
+  /// Ends everything with this error.
+  void end_all(const Error& error);
+  /// Whether a request has ever failed because the model's output was not a number.
+  bool output_invalid() const { return output_invalid_; }
+
+ private:
+  class RowSink;
+
+  void decode_step();
+  void prefill_layer();
+  bool begin_chunk();
+  void end_chunk();
+  void step(std::span<Request* const> requests);
+  void hand_out(std::span<const Row> rows, std::span<const std::optional<Error>> errors,
+                std::span<Request* const> requests);
+  bool make_room(Request& request, int32_t tokens);
+  void put_back(Request& request);
+  void accept_token(Request& request, int32_t token);
+  void finish(Request& request, FinishReason reason);
+  void fail(Request& request, const Error& error);
+  void remove_ended();
+  void drop_sweep_of(const Request& request);
+
+  Runtime& runtime_;
+  const Tokenizer& tokenizer_;
+  const int32_t context_tokens_;
+  bool output_invalid_ = false;
+
+  std::list<std::unique_ptr<Request>> running_;
+  std::vector<Request*> batch_;
+  std::vector<Row> rows_;
+  std::vector<std::optional<Error>> row_errors_;
+  Request* swept_ = nullptr;  // whose chunk the sweep computes; null: there is no sweep
+  std::vector<Row> sweep_rows_;
+  std::vector<std::optional<Error>> sweep_errors_;
+  double sweep_reported_at_ = 0;
+};
+
+}  // namespace llmd

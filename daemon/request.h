@@ -1,0 +1,49 @@
+// Request: one generation, from the queue to its last token.
+//
+// Plain data: the scheduler's lock guards it while it waits, the compute thread owns it from admission on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "api/engine.h"
+#include "kv/page_pool.h"
+#include "model/architecture.h"
+#include "model/sampler.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace llmd {
+
+struct Request {
+  Request(uint64_t number, GenerationRequest wanted, std::shared_ptr<GenerationSink> to)
+      : id(number), request(std::move(wanted)), sink(std::move(to)), stops(request.stops) {}
+
+  uint64_t id;
+  GenerationRequest request;
+  std::shared_ptr<GenerationSink> sink;
+  StopMatcher stops;
+  Detokenizer detokenizer;
+  std::optional<Sampler> sampler;  // set at admission, as the next two
+  std::unique_ptr<KvSequence> sequence;
+  std::vector<int32_t> tokens;     // the prompt, then what was generated; all but the last have been accepted
+  int32_t computed = 0;            // rows of `tokens` whose KV is in place
+  bool ended = false;              // the sink has heard the end, or the client is gone
+  std::optional<int32_t> sampled;  // by the step at hand
+  double admitted_at = 0, first_token_at = 0;
+
+  int32_t prompt() const { return static_cast<int32_t>(request.prompt_tokens.size()); }
+  int32_t generated() const { return static_cast<int32_t>(tokens.size()) - prompt(); }
+  int32_t uncomputed() const { return static_cast<int32_t>(tokens.size()) - computed; }
+  /// Decoding: only the newest token has no row yet. A prompt of one token is decoded like any other.
+  bool decoding() const { return uncomputed() == 1; }
+  /// A row's form follows from the request alone: prompt rows by the prompt's length, generated rows absorbed.
+  AttentionForm form(int32_t position) const {
+    return position < prompt() && prompt() >= kExpandedPromptTokens ? AttentionForm::kExpanded
+                                                                    : AttentionForm::kAbsorbed;
+  }
+};
+
+}  // namespace llmd
