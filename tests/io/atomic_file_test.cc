@@ -53,7 +53,7 @@ TEST_F(AtomicFile, SaysWhy_WhenTheFolderIsNotThere) {
 
 // A device without room stands for a disk that is full.
 TEST_F(AtomicFile, KeepsTheOldFile_WhenTheDiskIsFull) {
-  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "SKIPPED: there is no /dev/full";
   ASSERT_TRUE(write_file_atomically(path_, bytes_of("old")).ok());
   std::filesystem::create_symlink("/dev/full", path_ + ".new");
   Status status = write_file_atomically(path_, bytes_of("new"));
