@@ -119,6 +119,17 @@ def print_table(rows):
               f"{r['llmd_bytes_per_token'] / 1e6:12.1f}  {r['peer_tokens']} and {r['llmd_tokens']}")
 
 
+def tokens_to_feed(a, count):
+    """Those of --tokens-file, or the list of `llmd bench`."""
+    if not a.tokens_file:
+        return token_list(count, vocabulary(a))
+    with open(a.tokens_file, encoding="ascii") as f:
+        tokens = [int(word) for word in re.split(r"[\s,]+", f.read().strip())]
+    if len(tokens) < count:
+        raise Failed(f"{a.tokens_file} has {len(tokens)} tokens, {count} are wanted")
+    return tokens[:count]
+
+
 def compare(a):
     cases = [("decode", a.peer_decode, a.decode), ("prefill", a.prefill, a.prefill)]
     cases = [case for case in cases if case[1] > 0]
@@ -128,7 +139,7 @@ def compare(a):
     with tempfile.TemporaryDirectory() as folder:
         tokens_file = os.path.join(folder, "tokens.txt")
         with open(tokens_file, "w", encoding="utf-8") as f:
-            f.write("\n".join(map(str, token_list(context, vocabulary(a)))) + "\n")
+            f.write("\n".join(map(str, tokens_to_feed(a, context))) + "\n")
         for mode, peer_tokens, product_tokens in cases:
             theirs, ours = [], []
             for n in range(a.rounds):
@@ -156,6 +167,7 @@ def main():
     ap.add_argument("--depth", type=int, default=1, help="tokens before those [1]")
     ap.add_argument("--peer-decode", type=int, default=5, help="tokens that the peer decodes, 0: no decode case [5]")
     ap.add_argument("--prefill", type=int, default=512, help="tokens that both prefill, 0: no prefill case [512]")
+    ap.add_argument("--tokens-file", help="token ids to feed, for a model with skewed routing")
     ap.add_argument("--rounds", type=int, default=1)
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--keep-repacking", action="store_true", help="run the peer as it comes")
