@@ -5,12 +5,12 @@
 // benchmark is then of the processor. The context before them (--depth) is made of pseudo-random latents.
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "daemon/bench_bound.h"
 #include "daemon/commands.h"
 #include "daemon/model_loader.h"
+#include "daemon/token_list.h"
 #include "io/process_memory.h"
 #include "model/generator.h"
 #include "model/routing_trace.h"
@@ -20,38 +20,6 @@ namespace {
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// The ids in a file (separated by blanks, commas or line ends), or pseudo-random ones (a 64-bit LCG, fixed seed).
-Result<std::vector<int32_t>> token_list(const std::string& path, size_t count, int32_t vocab) {
-  std::vector<int32_t> tokens;
-  if (path.empty()) {
-    uint64_t state = 0x9e3779b97f4a7c15u;
-    while (tokens.size() < count) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      tokens.push_back(static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(vocab)));
-    }
-    return tokens;
-  }
-  std::ifstream file(path);
-  if (!file) return operating_error("file_open", "cannot read the token list", path);
-  for (std::string word; tokens.size() < count && std::getline(file, word, ',');) {
-    for (char& c : word)
-      if (c == '\n' || c == '\r' || c == '\t') c = ' ';
-    size_t at = 0;
-    while ((at = word.find_first_not_of(' ', at)) != std::string::npos && tokens.size() < count) {
-      size_t end = std::min(word.find(' ', at), word.size());
-      std::string item = word.substr(at, end - at);
-      if (item.find_first_not_of("0123456789") != std::string::npos || item.size() > 9 || std::stoi(item) >= vocab)
-        return client_error("invalid_token", "\"" + item + "\" in " + path + " is not a token of this model");
-      tokens.push_back(std::stoi(item));
-      at = end;
-    }
-  }
-  if (tokens.size() < count)
-    return client_error("invalid_token", path + " has " + std::to_string(tokens.size()) + " tokens, " +
-                                             std::to_string(count) + " are wanted");
-  return tokens;
 }
 
 struct Measured {
@@ -175,6 +143,7 @@ Status run_mode(const Options& options, LoadedModel& model, Measured& m, int32_t
 int run_bench(const Options& options) {
   if (options.bench_mode == BenchMode::kIo) return run_bench_io(options);
   if (options.bench_mode == BenchMode::kCache) return run_bench_cache(options);
+  if (options.bench_mode == BenchMode::kChats) return run_bench_chats(options);
   bool decode = options.bench_mode == BenchMode::kDecode;
   int32_t tokens = options.bench_tokens.value_or(decode ? 64 : 512), depth = options.depth;
   Measured m;

@@ -17,6 +17,7 @@ int run_inspect(const std::string& path, bool json);
 int run_eval(const Options& options);
 int run_bench(const Options& options);
 int run_bench_cache(const Options& options);
+int run_bench_chats(const Options& options);
 int run_bench_io(const Options& options);
 int run_verify(const Options& options);
 int run_chat(const Options& options);

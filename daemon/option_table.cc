@@ -5,6 +5,8 @@
 #include <charconv>
 #include <limits>
 
+#include "model/architecture.h"
+
 namespace llmd {
 namespace {
 
@@ -195,7 +197,7 @@ constexpr std::array<CommandSpec, 7> kCommands = {{
     {Command::kPlan, "plan", "", "show how a model would fit into memory"},
     {Command::kInspect, "inspect", "FILE", "show what is in a model file"},
     {Command::kEval, "eval", "", "run a prompt and write its logits or a greedy continuation"},
-    {Command::kBench, "bench", "decode|prefill|io|cache",
+    {Command::kBench, "bench", "decode|prefill|io|cache|chats",
      "measure the speed of generating, of reading a prompt or of the drive, or replay a trace"},
     {Command::kVerify, "verify", "FILE", "check every byte of a model against checksums made before"},
     {Command::kChat, "chat", "", "talk to a running daemon from this terminal"},
@@ -275,6 +277,8 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      set_path<&Options::tokens_file>, nullptr},
     {"depth", "N", kInteger, kBench, kFlagOnly, "0", "pseudo-random tokens in context beforehand",
      set_integer<&Options::depth, 0, kTokensMax>, nullptr},
+    {"chats", "N", kInteger, kBench, kFlagOnly, "4", "chats: how many conversations share the steps",
+     set_integer<&Options::chats, 1, kDecodeRowsMax>, nullptr},
     {"trace", "FILE", kText, kBench, kFlagOnly, "",
      "decode, prefill: record which experts are wanted; cache: the record to replay", set_path<&Options::trace_file>,
      nullptr},

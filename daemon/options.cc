@@ -241,14 +241,15 @@ Status take_positional(const CommandLine& line, Options& options) {
   static constexpr std::pair<std::string_view, BenchMode> kModes[] = {{"decode", BenchMode::kDecode},
                                                                       {"prefill", BenchMode::kPrefill},
                                                                       {"io", BenchMode::kIo},
-                                                                      {"cache", BenchMode::kCache}};
+                                                                      {"cache", BenchMode::kCache},
+                                                                      {"chats", BenchMode::kChats}};
   for (const auto& [mode_name, mode] : kModes) {
     if (mode_name == text) {
       options.bench_mode = mode;
       return {};
     }
   }
-  return usage_error(name + ": " + quoted(text) + " is none of decode, prefill, io, cache");
+  return usage_error(name + ": " + quoted(text) + " is none of decode, prefill, io, cache, chats");
 }
 
 /// What no single option can see.

@@ -24,7 +24,7 @@ namespace llmd {
 
 enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kVerify, kChat };
 enum class ReadPath { kAuto, kUring, kThreads };
-enum class BenchMode { kDecode, kPrefill, kIo, kCache };
+enum class BenchMode { kDecode, kPrefill, kIo, kCache, kChats };
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
 
 /// An address to listen on. Port 0 asks the kernel for a free one.
@@ -82,6 +82,7 @@ struct Options {
   std::optional<int32_t> bench_tokens;  // how many; auto: the benchmark's own choice
   std::string tokens_file;              // token ids to feed, in place of the pseudo-random list
   int32_t depth = 0;                    // tokens already in context
+  int32_t chats = 4;                    // conversations of bench chats
   std::string trace_file;               // decode, prefill: written; cache: read
 
   // verify
