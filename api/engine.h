@@ -25,7 +25,8 @@ struct GenerationRequest {
   int32_t tokens_max = 0;              // at least 1; the engine also ends at the context's end (kLength)
   SamplingParams sampling;
   std::vector<std::string> stops;  // not empty strings
-  bool cache_prompt = true;
+  bool cache_prompt = true;        // what earlier requests have computed may be used, and what this one computes kept
+  uint64_t cache_space = 0;        // only requests of the same space share what was computed
 };
 
 struct GenerationUsage {

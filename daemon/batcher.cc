@@ -47,14 +47,13 @@ Batcher::Batcher(const LoadedModel& model)
 bool Batcher::admit(std::unique_ptr<Request>& request) {
   if (running_.size() == kRunningMax) return false;
   Request& r = *request;
-  if (!r.sequence) {
-    r.sequence = std::make_unique<KvSequence>(runtime_.kv(), context_tokens_);
-    r.sampler.emplace(r.request.sampling, runtime_.shape().vocab);
-    r.tokens = r.request.prompt_tokens;
-    r.admitted_at = now_seconds();
-  }
-  // A prompt that does not fit now waits, unless nothing runs that could make room.
-  if (!r.sequence->extend(static_cast<int32_t>(r.tokens.size())).ok() && !running_.empty()) return false;
+  size_t longest = static_cast<size_t>(std::min(context_tokens_, r.prompt() + r.request.tokens_max));
+  r.sequence = std::make_unique<KvSequence>(runtime_.kv(), context_tokens_);
+  r.sampler.emplace(r.request.sampling, runtime_.shape().vocab);
+  r.tokens.reserve(longest);
+  r.forms.reserve(longest);
+  r.tokens.assign(r.request.prompt_tokens.begin(), r.request.prompt_tokens.end());
+  r.admitted_at = now_seconds();
   running_.push_back(std::move(request));
   return true;
 }
@@ -68,7 +67,10 @@ void Batcher::turn() {
 
 void Batcher::cancel(std::span<const uint64_t> ids) {
   for (const std::unique_ptr<Request>& request : running_)
-    if (std::find(ids.begin(), ids.end(), request->id) != ids.end()) request->ended = true;
+    if (std::find(ids.begin(), ids.end(), request->id) != ids.end()) {
+      remember(*request);
+      request->ended = true;
+    }
   remove_ended();
 }
 
@@ -100,12 +102,65 @@ bool Batcher::make_room(Request& request, int32_t tokens) {
   return true;
 }
 
-// Drops what was computed; the tokens stay and are computed again when there is room.
+// Leaves what was computed to the tree, from which it may go. The tokens and forms stay.
 void Batcher::put_back(Request& request) {
   spdlog::info("request {} is put back: no KV memory is left (--kv-memory)", request.id);
+  counters_.put_back++;
   drop_sweep_of(request);
+  remember(request);
   request.sequence->truncate(0);
   request.computed = 0;
+  request.looked_up = false;
+}
+
+// Gives what is computed to the prefix tree, so that nobody has to compute it again.
+void Batcher::remember(const Request& request) {
+  if (!request.request.cache_prompt || request.computed == 0) return;
+  size_t rows = static_cast<size_t>(request.computed);
+  runtime_.prefixes().insert(request.request.cache_space, *request.sequence, std::span(request.tokens).first(rows),
+                             std::span(request.forms).first(rows));
+}
+
+// Takes over from the prefix tree what the request begins with. One that was put back takes only rows in the forms that
+// it knows. The last token is left out: its row gives the logits.
+void Batcher::look_up(Request& request) {
+  if (request.looked_up) return;
+  request.looked_up = true;
+  bool first = request.forms.empty();
+  int32_t found = 0;
+  if (request.request.cache_prompt) {
+    std::span<const int32_t> wanted = std::span(request.tokens).first(request.tokens.size() - 1);
+    found = runtime_.prefixes().match(request.request.cache_space, wanted, *request.sequence, found_forms_);
+  }
+  if (first) {
+    request.forms.assign(found_forms_.begin(), found_forms_.begin() + found);
+    request.cached = found;
+    request.expanded = request.prompt() - found >= kExpandedPromptTokens;
+    counters_.prompt_tokens += static_cast<uint64_t>(request.prompt());
+    counters_.cached_tokens += static_cast<uint64_t>(found);
+  } else if (found > 0) {
+    auto end = found_forms_.begin() + found;
+    found = static_cast<int32_t>(
+        std::mismatch(found_forms_.begin(), end, request.forms.begin(), request.forms.end()).first -
+        found_forms_.begin());
+    request.sequence->truncate(found);
+  }
+  request.computed = found;
+}
+
+// Whether an older request is about to compute more of what this one begins with than is known now.
+bool Batcher::waits_for_another(const Request& request) const {
+  constexpr int32_t kWorthWaiting = 32;  // tokens
+  if (request.looked_up || !request.request.cache_prompt) return false;
+  for (const std::unique_ptr<Request>& other : running_) {
+    if (other->id >= request.id || other->ended || other->decoding() || !other->request.cache_prompt ||
+        other->request.cache_space != request.request.cache_space)
+      continue;
+    auto [end, ignored] =
+        std::mismatch(request.tokens.begin(), request.tokens.end(), other->tokens.begin(), other->tokens.end());
+    if (end - request.tokens.begin() >= other->computed + kWorthWaiting) return true;
+  }
+  return false;
 }
 
 void Batcher::decode_step() {
@@ -125,7 +180,10 @@ void Batcher::decode_step() {
     batch_.erase(batch_.begin() + static_cast<std::ptrdiff_t>(i - 1));
     rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(i - 1));
   }
+  layers_since_step_ = 0;
   if (batch_.empty()) return;
+  counters_.decode_steps++;
+  counters_.decode_rows += batch_.size();
   // Those served move to the end, so that more than 16 take turns.
   for (Request* request : batch_) {
     auto at = std::find_if(running_.begin(), running_.end(), [&](const auto& entry) { return entry.get() == request; });
@@ -139,6 +197,9 @@ void Batcher::prefill_layer() {
   if (swept_ == nullptr && !begin_chunk()) return;
   Step& step = runtime_.step();
   bool more = step.sweep_layer();
+  counters_.sweep_layers++;
+  if (std::any_of(running_.begin(), running_.end(), [](const auto& entry) { return entry->decoding(); }))
+    counters_.layers_between_steps = std::max(counters_.layers_between_steps, ++layers_since_step_);
   if (!more) return end_chunk();
   if (now_seconds() - sweep_reported_at_ < kProgressSeconds) return;
   sweep_reported_at_ = now_seconds();
@@ -150,13 +211,11 @@ void Batcher::prefill_layer() {
 
 // Prompts take turns, chunk by chunk.
 bool Batcher::begin_chunk() {
-  auto next = std::find_if(running_.begin(), running_.end(),
-                           [](const auto& entry) { return !entry->ended && !entry->decoding(); });
+  auto next = std::find_if(running_.begin(), running_.end(), [&](const auto& entry) { return can_begin(*entry); });
   if (next == running_.end()) return false;
   running_.splice(running_.end(), running_, next);
   Request& request = **next;
   int32_t total = static_cast<int32_t>(request.tokens.size());
-  if (!make_room(request, total)) return false;
   int32_t end = std::min(total, request.computed + runtime_.plan().prefill_chunk);
   sweep_rows_.clear();
   for (int32_t p = request.computed; p < end; p++)
@@ -169,6 +228,13 @@ bool Batcher::begin_chunk() {
   return true;
 }
 
+// Whether there is a chunk of this request to compute now, and room for its KV.
+bool Batcher::can_begin(Request& request) {
+  if (request.ended || request.decoding() || waits_for_another(request)) return false;
+  look_up(request);
+  return !request.decoding() && make_room(request, static_cast<int32_t>(request.tokens.size()));
+}
+
 void Batcher::end_chunk() {
   Request* request = swept_;
   swept_ = nullptr;
@@ -176,6 +242,7 @@ void Batcher::end_chunk() {
   RowSink sink(sweep_rows_, {&request, 1});
   runtime_.step().end_sweep(sink);
   hand_out(sweep_rows_, sweep_errors_, {&request, 1});
+  if (!request->ended) remember(*request);
   if (!request->ended && request->generated() == 0) request->sink->on_progress(request->computed, request->prompt());
 }
 
@@ -199,16 +266,20 @@ void Batcher::hand_out(std::span<const Row> rows, std::span<const std::optional<
                        std::span<Request* const> requests) {
   for (Request* request : requests) {
     const Error* error = nullptr;
+    int32_t computed = request->computed;
     for (size_t r = 0; r < rows.size(); r++) {
       if (rows[r].sequence != request->sequence.get()) continue;
-      request->computed = rows[r].position + 1;
+      computed = rows[r].position + 1;
       if (errors[r] && error == nullptr) error = &*errors[r];
     }
     if (error != nullptr) {
       fail(*request, *error);
-    } else if (request->sampled) {
-      accept_token(*request, *request->sampled);
+      continue;
     }
+    for (int32_t p = static_cast<int32_t>(request->forms.size()); p < computed; p++)
+      request->forms.push_back(static_cast<uint8_t>(request->form(p)));
+    request->computed = computed;
+    if (request->sampled) accept_token(*request, *request->sampled);
   }
 }
 
@@ -238,8 +309,10 @@ void Batcher::finish(Request& request, FinishReason reason) {
   GenerationUsage usage;
   usage.prompt_tokens = request.prompt();
   usage.completion_tokens = request.generated();
+  usage.cached_tokens = request.cached;
   usage.prefill_seconds = request.first_token_at - request.admitted_at;
   usage.decode_seconds = now_seconds() - request.first_token_at;
+  remember(request);
   request.ended = true;
   request.sink->on_finish(reason, usage);
 }
@@ -247,6 +320,7 @@ void Batcher::finish(Request& request, FinishReason reason) {
 void Batcher::fail(Request& request, const Error& error) {
   spdlog::error("request {}: {}", request.id, error.to_string());
   output_invalid_ |= error.code == "model_output_invalid";
+  if (error.code != "model_output_invalid") remember(request);  // what was computed before is as good as ever
   request.ended = true;
   request.sink->on_error(error);
 }

@@ -2,9 +2,13 @@
 //
 // Each turn is one decode step for up to 16 running requests (one row each), then one layer of one chunk of a prompt
 // (a sweep, model/step.h): a prompt delays others by one layer, not by its length; prompts and, beyond 16, decoders
-// take turns. Rows are batch-invariant, so who shares a step changes nothing in anyone's answer. When a running request
-// finds no KV page, the youngest is put back: its KV is dropped and later recomputed in the same forms, which gives the
-// same bits. Lists are bounded by kRunningMax and the rows of a step; sinks hear of everything that ends here.
+// take turns. Rows are batch-invariant, so who shares a step changes nothing in anyone's answer.
+//
+// What is computed goes into the prefix tree (kv/prefix_tree.h) after every chunk and at the end, also of a request
+// that was cancelled; a prompt is looked up there just before its first chunk, and waits while another is computing
+// what both begin with. When a running request finds no KV page, not even an idle one of the tree's, the youngest is
+// put back: its KV is left to the tree and what is gone of it is later computed in the same forms, which gives the same
+// bits. Lists are bounded by kRunningMax and the rows of a step; sinks hear of everything that ends here.
 #pragma once
 
 #include <list>
@@ -17,6 +21,15 @@
 #include "daemon/request.h"
 
 namespace llmd {
+
+/// What the turns so far were made of.
+struct BatchCounters {
+  uint64_t decode_steps = 0, decode_rows = 0;
+  uint64_t sweep_layers = 0;          // layers of prompts
+  uint64_t layers_between_steps = 0;  // the most that ran while someone who was decoding waited
+  uint64_t prompt_tokens = 0, cached_tokens = 0;
+  uint64_t put_back = 0;
+};
 
 class Batcher {
  public:
@@ -36,6 +49,7 @@ class Batcher {
   void end_all(const Error& error);
   /// Whether a request has ever failed because the model's output was not a number.
   bool output_invalid() const { return output_invalid_; }
+  const BatchCounters& counters() const { return counters_; }
 
  private:
   class RowSink;
@@ -43,6 +57,10 @@ class Batcher {
   void decode_step();
   void prefill_layer();
   bool begin_chunk();
+  bool can_begin(Request& request);
+  bool waits_for_another(const Request& request) const;
+  void look_up(Request& request);
+  void remember(const Request& request);
   void end_chunk();
   void step(std::span<Request* const> requests);
   void hand_out(std::span<const Row> rows, std::span<const std::optional<Error>> errors,
@@ -59,11 +77,14 @@ class Batcher {
   const Tokenizer& tokenizer_;
   const int32_t context_tokens_;
   bool output_invalid_ = false;
+  BatchCounters counters_;
+  uint64_t layers_since_step_ = 0;
 
   std::list<std::unique_ptr<Request>> running_;
   std::vector<Request*> batch_;
   std::vector<Row> rows_;
   std::vector<std::optional<Error>> row_errors_;
+  std::vector<uint8_t> found_forms_;
   Request* swept_ = nullptr;  // whose chunk the sweep computes; null: there is no sweep
   std::vector<Row> sweep_rows_;
   std::vector<std::optional<Error>> sweep_errors_;

@@ -26,10 +26,16 @@ struct Request {
   std::shared_ptr<GenerationSink> sink;
   StopMatcher stops;
   Detokenizer detokenizer;
-  std::optional<Sampler> sampler;  // set at admission, as the next two
+  double submitted_at = 0;         // by the steady clock, in seconds, as the other times
+  std::optional<Sampler> sampler;  // set at admission, as the next one
   std::unique_ptr<KvSequence> sequence;
-  std::vector<int32_t> tokens;     // the prompt, then what was generated; all but the last have been accepted
-  int32_t computed = 0;            // rows of `tokens` whose KV is in place
+  std::vector<int32_t> tokens;  // the prompt, then what was generated; all but the last have been accepted
+  int32_t computed = 0;         // rows of `tokens` whose KV is in place
+  // How the rows were computed, as many as ever were: the same rows are always computed in the same forms again.
+  std::vector<uint8_t> forms;
+  bool looked_up = false;          // the prefix tree has been asked, since the KV was last dropped
+  bool expanded = false;           // the form of the prompt's rows that were not found there
+  int32_t cached = 0;              // prompt tokens that were
   bool ended = false;              // the sink has heard the end, or the client is gone
   std::optional<int32_t> sampled;  // by the step at hand
   double admitted_at = 0, first_token_at = 0;
@@ -39,10 +45,12 @@ struct Request {
   int32_t uncomputed() const { return static_cast<int32_t>(tokens.size()) - computed; }
   /// Decoding: only the newest token has no row yet. A prompt of one token is decoded like any other.
   bool decoding() const { return uncomputed() == 1; }
-  /// A row's form follows from the request alone: prompt rows by the prompt's length, generated rows absorbed.
+  /// A row's form follows from the request alone: generated rows are absorbed, prompt rows go by how many were not
+  /// found in the prefix tree; what was computed before keeps its form.
   AttentionForm form(int32_t position) const {
-    return position < prompt() && prompt() >= kExpandedPromptTokens ? AttentionForm::kExpanded
-                                                                    : AttentionForm::kAbsorbed;
+    size_t at = static_cast<size_t>(position);
+    if (at < forms.size()) return static_cast<AttentionForm>(forms[at]);
+    return position < prompt() && expanded ? AttentionForm::kExpanded : AttentionForm::kAbsorbed;
   }
 };
 

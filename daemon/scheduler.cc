@@ -53,6 +53,11 @@ EngineStatus Scheduler::status() const {
   return status;
 }
 
+BatchCounters Scheduler::counters() const {
+  std::lock_guard lock(mutex_);
+  return counters_;
+}
+
 Result<uint64_t> Scheduler::submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
   std::lock_guard lock(mutex_);
   if (draining_ || stopping_) return shutting_down();
@@ -167,6 +172,7 @@ void Scheduler::run() {
     batcher_->turn();
     std::lock_guard lock(mutex_);
     running_count_ = batcher_->running();
+    counters_ = batcher_->counters();
   }
   save_heat();
   batcher_->end_all(shutting_down());

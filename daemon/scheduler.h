@@ -40,6 +40,8 @@ class Scheduler final : public Engine {
   /// Ends what still runs with an error and joins the thread.
   void stop();
 
+  BatchCounters counters() const;
+
   EngineStatus status() const override;
   const EngineInfo& info() const override { return info_; }
   const Tokenizer& tokenizer() const override { return *model_.tokenizer; }
@@ -69,6 +71,7 @@ class Scheduler final : public Engine {
   uint64_t next_id_ = 1;
   bool draining_ = false, stopping_ = false;
   size_t running_count_ = 0;
+  BatchCounters counters_;
 
   // The compute thread's own.
   std::unique_ptr<Batcher> batcher_;         // once the model is loaded

@@ -106,6 +106,7 @@ Status Runtime::take_memory(const ProgressFn& progress) {
 
   threads_ = std::make_unique<ThreadPool>(threads);
   kv_ = std::make_unique<KvPagePool>(KvLayout(architecture_->kv_streams(options_.plan.kv_type)), kv);
+  prefixes_ = std::make_unique<PrefixTree>(*kv_);
   if (catalog_.moe_layers() > 0) {
     residency_ = std::make_unique<Residency>(catalog_, files_, *reader_, plan_.pool, pool, options_.residency);
     if (checker_) residency_->set_checker(&*checker_);

@@ -14,6 +14,7 @@
 #include "io/arena.h"
 #include "io/direct_file.h"
 #include "io/reader.h"
+#include "kv/prefix_tree.h"
 #include "model/architecture.h"
 #include "model/checksums.h"
 #include "model/core_weights.h"
@@ -71,6 +72,7 @@ class Runtime {
   const Arena& arena() const { return *arena_; }
   Step& step() { return *step_; }
   KvPagePool& kv() { return *kv_; }
+  PrefixTree& prefixes() { return *prefixes_; }
   Reader& reader() { return *reader_; }
   const Reader& reader() const { return *reader_; }
   ThreadPool& threads() { return *threads_; }
@@ -99,6 +101,7 @@ class Runtime {
   std::unique_ptr<Reader> reader_;
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<KvPagePool> kv_;
+  std::unique_ptr<PrefixTree> prefixes_;
   std::unique_ptr<Residency> residency_;
   std::unique_ptr<MoeExecutor> moe_;
   std::unique_ptr<Step> step_;
