@@ -19,6 +19,7 @@ constexpr Row kRows[] = {
     {"not_found", 404, "not_found_error"},
     {"method_not_allowed", 405, "invalid_request_error"},
     {"request_timeout", 408, "invalid_request_error"},
+    {"deadline_exceeded", 408, "invalid_request_error"},
     {"request_too_large", 413, "invalid_request_error"},
     {"uri_too_long", 414, "invalid_request_error"},
     {"unsupported_media_type", 415, "invalid_request_error"},

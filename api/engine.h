@@ -27,6 +27,8 @@ struct GenerationRequest {
   std::vector<std::string> stops;  // not empty strings
   bool cache_prompt = true;        // what earlier requests have computed may be used, and what this one computes kept
   uint64_t cache_space = 0;        // only requests of the same space share what was computed
+  int32_t priority = 0;            // the lowest goes first; who waits gains one every 10 seconds
+  double deadline_seconds = 0;     // from submit() on; then "deadline_exceeded". 0: none
 };
 
 struct GenerationUsage {

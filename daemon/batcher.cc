@@ -42,6 +42,7 @@ Batcher::Batcher(const LoadedModel& model)
   sweep_rows_.reserve(rows);
   sweep_errors_.reserve(rows);
   batch_.reserve(kRunningMax);
+  candidates_.reserve(kRunningMax);
 }
 
 bool Batcher::admit(std::unique_ptr<Request>& request) {
@@ -59,6 +60,10 @@ bool Batcher::admit(std::unique_ptr<Request>& request) {
 }
 
 void Batcher::turn() {
+  double now = now_seconds();
+  for (const std::unique_ptr<Request>& request : running_)
+    if (request->overdue(now)) fail(*request, deadline_exceeded(*request));
+  remove_ended();
   decode_step();
   remove_ended();
   prefill_layer();
@@ -209,12 +214,20 @@ void Batcher::prefill_layer() {
     swept_->sink->on_progress(swept_->computed + static_cast<int32_t>(done), swept_->prompt());
 }
 
-// Prompts take turns, chunk by chunk.
+// Prompts take turns, chunk by chunk, the one with the lowest rank first.
 bool Batcher::begin_chunk() {
-  auto next = std::find_if(running_.begin(), running_.end(), [&](const auto& entry) { return can_begin(*entry); });
-  if (next == running_.end()) return false;
-  running_.splice(running_.end(), running_, next);
+  double now = now_seconds();
+  candidates_.clear();
+  for (const std::unique_ptr<Request>& request : running_)
+    if (!request->ended && !request->decoding() && !waits_for_another(*request)) candidates_.push_back(request.get());
+  std::sort(candidates_.begin(), candidates_.end(), [&](const Request* a, const Request* b) {
+    return std::pair(a->rank(now), a->id) < std::pair(b->rank(now), b->id);
+  });
+  auto next =
+      std::find_if(candidates_.begin(), candidates_.end(), [&](Request* request) { return can_begin(*request); });
+  if (next == candidates_.end()) return false;
   Request& request = **next;
+  request.served_at = now;
   int32_t total = static_cast<int32_t>(request.tokens.size());
   int32_t end = std::min(total, request.computed + runtime_.plan().prefill_chunk);
   sweep_rows_.clear();
@@ -228,9 +241,8 @@ bool Batcher::begin_chunk() {
   return true;
 }
 
-// Whether there is a chunk of this request to compute now, and room for its KV.
+// Whether more of this request than its last token is to be computed, and there is room for its KV.
 bool Batcher::can_begin(Request& request) {
-  if (request.ended || request.decoding() || waits_for_another(request)) return false;
   look_up(request);
   return !request.decoding() && make_room(request, static_cast<int32_t>(request.tokens.size()));
 }
@@ -318,7 +330,8 @@ void Batcher::finish(Request& request, FinishReason reason) {
 }
 
 void Batcher::fail(Request& request, const Error& error) {
-  spdlog::error("request {}: {}", request.id, error.to_string());
+  spdlog::log(error.kind == ErrorKind::kClient ? spdlog::level::info : spdlog::level::err, "request {}: {}", request.id,
+              error.to_string());
   output_invalid_ |= error.code == "model_output_invalid";
   if (error.code != "model_output_invalid") remember(request);  // what was computed before is as good as ever
   request.ended = true;

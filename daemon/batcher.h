@@ -2,7 +2,8 @@
 //
 // Each turn is one decode step for up to 16 running requests (one row each), then one layer of one chunk of a prompt
 // (a sweep, model/step.h): a prompt delays others by one layer, not by its length; prompts and, beyond 16, decoders
-// take turns. Rows are batch-invariant, so who shares a step changes nothing in anyone's answer.
+// take turns by rank (priority and waiting). Rows are batch-invariant, so who shares a step changes nothing in anyone's
+// answer.
 //
 // What is computed goes into the prefix tree (kv/prefix_tree.h) after every chunk and at the end, also of a request
 // that was cancelled; a prompt is looked up there just before its first chunk, and waits while another is computing
@@ -81,7 +82,7 @@ class Batcher {
   uint64_t layers_since_step_ = 0;
 
   std::list<std::unique_ptr<Request>> running_;
-  std::vector<Request*> batch_;
+  std::vector<Request*> batch_, candidates_;
   std::vector<Row> rows_;
   std::vector<std::optional<Error>> row_errors_;
   std::vector<uint8_t> found_forms_;

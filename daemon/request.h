@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,13 @@
 namespace llmd {
 
 struct Request {
-  Request(uint64_t number, GenerationRequest wanted, std::shared_ptr<GenerationSink> to)
-      : id(number), request(std::move(wanted)), sink(std::move(to)), stops(request.stops) {}
+  Request(uint64_t number, GenerationRequest wanted, std::shared_ptr<GenerationSink> to, double now)
+      : id(number),
+        request(std::move(wanted)),
+        sink(std::move(to)),
+        stops(request.stops),
+        submitted_at(now),
+        served_at(now) {}
 
   uint64_t id;
   GenerationRequest request;
@@ -27,6 +33,7 @@ struct Request {
   StopMatcher stops;
   Detokenizer detokenizer;
   double submitted_at = 0;         // by the steady clock, in seconds, as the other times
+  double served_at = 0;            // when its last chunk began
   std::optional<Sampler> sampler;  // set at admission, as the next one
   std::unique_ptr<KvSequence> sequence;
   std::vector<int32_t> tokens;  // the prompt, then what was generated; all but the last have been accepted
@@ -43,6 +50,14 @@ struct Request {
   int32_t prompt() const { return static_cast<int32_t>(request.prompt_tokens.size()); }
   int32_t generated() const { return static_cast<int32_t>(tokens.size()) - prompt(); }
   int32_t uncomputed() const { return static_cast<int32_t>(tokens.size()) - computed; }
+  /// Who goes first has the lowest: its priority, less what it has gained by waiting since it was last served.
+  double rank(double now) const {
+    constexpr double kSecondsAPriority = 10;
+    return request.priority - (now - served_at) / kSecondsAPriority;
+  }
+  bool overdue(double now) const {
+    return request.deadline_seconds > 0 && now - submitted_at > request.deadline_seconds;
+  }
   /// Decoding: only the newest token has no row yet. A prompt of one token is decoded like any other.
   bool decoding() const { return uncomputed() == 1; }
   /// A row's form follows from the request alone: generated rows are absorbed, prompt rows go by how many were not
@@ -53,5 +68,10 @@ struct Request {
     return position < prompt() && expanded ? AttentionForm::kExpanded : AttentionForm::kAbsorbed;
   }
 };
+
+inline Error deadline_exceeded(const Request& request) {
+  return client_error("deadline_exceeded", "the answer was not complete within the deadline of " +
+                                               std::to_string(request.request.deadline_seconds) + " s");
+}
 
 }  // namespace llmd

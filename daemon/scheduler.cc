@@ -65,7 +65,7 @@ Result<uint64_t> Scheduler::submit(GenerationRequest request, std::shared_ptr<Ge
     return operating_error("model_loading", "the model is still being loaded: " + status_.phase_detail);
   if (waiting_.size() >= kQueueMax) return client_error("queue_full", "too many requests are waiting; try again later");
   uint64_t id = next_id_++;
-  waiting_.push_back(std::make_unique<Request>(id, std::move(request), std::move(sink)));
+  waiting_.push_back(std::make_unique<Request>(id, std::move(request), std::move(sink), now_seconds()));
   wake_.notify_one();
   return id;
 }
@@ -216,9 +216,22 @@ void Scheduler::take_cancelled() {
   cancelled_.clear();
 }
 
+// Those that waited too long are told, of the others the lowest ranks run.
 void Scheduler::admit() {
+  double now = now_seconds();
   std::lock_guard lock(mutex_);
-  while (!waiting_.empty() && batcher_->admit(waiting_.front())) waiting_.pop_front();
+  std::erase_if(waiting_, [&](const std::unique_ptr<Request>& request) {
+    if (!request->overdue(now)) return false;
+    request->sink->on_error(deadline_exceeded(*request));
+    return true;
+  });
+  while (!waiting_.empty()) {
+    auto first = std::min_element(waiting_.begin(), waiting_.end(), [&](const auto& a, const auto& b) {
+      return std::pair(a->rank(now), a->id) < std::pair(b->rank(now), b->id);
+    });
+    if (!batcher_->admit(*first)) break;
+    waiting_.erase(first);
+  }
   running_count_ = batcher_->running();
 }
 

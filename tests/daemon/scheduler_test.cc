@@ -310,6 +310,32 @@ TEST_F(SchedulerTest, FreesItsKv_WhenCancelled) {
   EXPECT_EQ(answer(kQuestions[0]), "The capital of France is Paris.");
 }
 
+// The prompts of the first two are long; the third, which came last, begins before the second has ended.
+TEST_F(SchedulerTest, LetsTheLowerPriorityNumberGoFirst) {
+  start();
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (int32_t priority : {0, 5, -5}) {
+    GenerationRequest wanted = long_request(kQuestions[static_cast<size_t>(priority + 5) % 6], 1900, 2);
+    wanted.prompt_tokens[1] = 300 + priority;  // nothing in common
+    wanted.priority = priority;
+    sinks.push_back(submit(std::move(wanted)));
+  }
+  for (auto& sink : sinks) ASSERT_TRUE(sink->wait());
+  EXPECT_LT(sinks[2]->first_piece_number_, sinks[1]->first_piece_number_);
+}
+
+TEST_F(SchedulerTest, EndsARequestWithAnError_WhenItsDeadlineHasPassed) {
+  start();
+  GenerationRequest wanted = long_request(kQuestions[4], 1500, 500);
+  wanted.deadline_seconds = 1e-9;
+  std::shared_ptr<Collector> late = submit(std::move(wanted));
+  ASSERT_TRUE(late->wait());
+  ASSERT_TRUE(late->error_.has_value());
+  EXPECT_EQ(late->error_->code, "deadline_exceeded");
+  EXPECT_EQ(late->error_->kind, ErrorKind::kClient);
+  EXPECT_EQ(answer(kQuestions[0]), "The capital of France is Paris.");
+}
+
 TEST_F(SchedulerTest, TurnsAwayTooMany_AndEveryoneWhenDraining) {
   start();
   std::vector<std::shared_ptr<Collector>> sinks;
