@@ -4,15 +4,18 @@
 
 #include "io/check.h"
 #include "model/moe_executor.h"
+#include "model/scanning_policy.h"
 
 namespace llmd {
 namespace {
 
 // Gives up what the trace wants again last.
-class BeladyPolicy final : public ReplacementPolicy {
+class BeladyPolicy final : public ScanningPolicy {
  public:
   explicit BeladyPolicy(const RoutingTrace& trace)
-      : uses_(trace.shape.layers.size() * static_cast<size_t>(trace.shape.experts)), passed_(uses_.size(), 0) {
+      : ScanningPolicy(trace.shape),
+        uses_(trace.shape.layers.size() * static_cast<size_t>(trace.shape.experts)),
+        passed_(uses_.size(), 0) {
     for (size_t r = 0; r < trace.records.size(); r++) {
       const RoutingTrace::Record& record = trace.records[r];
       if (record.rows > MoeExecutor::kStepRows) continue;
@@ -24,7 +27,7 @@ class BeladyPolicy final : public ReplacementPolicy {
     }
   }
   void use(int32_t expert) override { passed_[static_cast<size_t>(expert)]++; }
-  size_t victim(std::span<const int32_t> residents, int32_t) override {
+  size_t choose(std::span<const int32_t> residents, int32_t) override {
     size_t best = 0, best_use = 0;
     for (size_t i = 0; i < residents.size(); i++) {
       size_t expert = static_cast<size_t>(residents[i]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "io/check.h"
 
@@ -37,9 +38,7 @@ ExpertPool::ExpertPool(const PoolShape& shape, const PoolLayout& layout, std::un
     if (place.movable) segment_bytes_ = place.bytes;
   }
   slots_.resize(numbers);
-  candidates_.reserve(numbers);
-  candidate_slots_.reserve(numbers);
-  weights_.reserve(std::max(numbers, table_.size()));
+  weights_.reserve(table_.size());
   for (Class& c : classes_) c.empty.reserve(numbers);
   for (size_t s = segments_.size(); s > 0; s--) open_segment(s - 1, segments_[s - 1].size_class);
 }
@@ -52,7 +51,8 @@ void ExpertPool::open_segment(size_t index, int32_t size_class) {
   segment.slots = segment.place.slots(shape_.classes[static_cast<size_t>(size_class)].slot_bytes);
   for (uint32_t i = segment.slots; i > 0; i--) {
     int32_t slot = segment.first_slot + static_cast<int32_t>(i - 1);
-    slots_[static_cast<size_t>(slot)] = {-1, static_cast<int32_t>(index), 0, false, 0};
+    slots_[static_cast<size_t>(slot)] = {};
+    slots_[static_cast<size_t>(slot)].segment = static_cast<int32_t>(index);
     c.empty.push_back(slot);
   }
   c.slots += segment.slots;
@@ -85,16 +85,17 @@ ExpertPool::Taken ExpertPool::acquire(int32_t layer, int32_t expert, ExpertUse u
   if (taken.slot < 0) taken = {take_slot(of.size_class, wanted, use), false};
   if (taken.slot < 0) return taken;
   Slot& slot = slots_[static_cast<size_t>(taken.slot)];
-  slot.pins++;
+  pin(slot);
   if (use == ExpertUse::kDecode) {
     heat_.use(wanted);
     policy_->use(wanted);
-    slot.sweep = 0;
+    unlink_swept(taken.slot);
     (taken.hit ? statistics_.decode_hits : statistics_.decode_misses)++;
-  } else if (use == ExpertUse::kSweep && (!taken.hit || slot.sweep > 0)) {
-    slot.sweep = ++sweep_uses_;
+  } else if (use == ExpertUse::kSweep && (!taken.hit || slot.swept)) {
+    unlink_swept(taken.slot);
+    link_swept(taken.slot);
   }
-  if (use != ExpertUse::kWarm) {
+  if (use == ExpertUse::kDecode || use == ExpertUse::kSweep) {
     (taken.hit ? statistics_.hits : statistics_.misses)++;
     statistics_.touched_bytes += of.expert_bytes;
     if (!taken.hit) statistics_.miss_bytes += of.expert_bytes;
@@ -106,70 +107,107 @@ ExpertPool::Taken ExpertPool::acquire(int32_t layer, int32_t expert, ExpertUse u
   return taken;
 }
 
-int32_t ExpertPool::take_slot(int32_t size_class, int32_t wanted, ExpertUse use) {
-  Class& c = classes_[static_cast<size_t>(size_class)];
-  if (!c.empty.empty()) {
-    int32_t slot = c.empty.back();
-    c.empty.pop_back();
-    return slot;
-  }
-  return use == ExpertUse::kWarm ? -1 : evict_victim(size_class, wanted, use);
-}
-
-int32_t ExpertPool::evict_victim(int32_t size_class, int32_t wanted, ExpertUse use) {
-  int32_t slot = victim(size_class, wanted, use);
-  if (slot < 0) return -1;
-  statistics_.evictions++;
-  classes_[static_cast<size_t>(size_class)].evictions++;
-  evict(slot);
-  return slot;
-}
-
-void ExpertPool::make_room(int32_t size_class) {
-  Class& c = classes_[static_cast<size_t>(size_class)];
-  if (!c.empty.empty()) return;
-  int32_t slot = evict_victim(size_class, -1, ExpertUse::kSweep);
-  if (slot >= 0) c.empty.push_back(slot);
-}
-
-int32_t ExpertPool::victim(int32_t size_class, int32_t wanted, ExpertUse use) {
-  candidates_.clear();
-  candidate_slots_.clear();
-  int32_t swept = -1;  // what a sweep used last: it comes again when the next sweep has gone all the way round
-  for (const Segment& segment : segments_) {
-    if (segment.size_class != size_class) continue;
-    for (int32_t i = segment.first_slot; i < segment.first_slot + static_cast<int32_t>(segment.slots); i++) {
-      const Slot& slot = slots_[static_cast<size_t>(i)];
-      if (slot.expert < 0 || slot.pins > 0 || slot.loading) continue;
-      if (slot.sweep > 0 && (swept < 0 || slot.sweep > slots_[static_cast<size_t>(swept)].sweep)) swept = i;
-      candidates_.push_back(slot.expert);
-      candidate_slots_.push_back(i);
-    }
-  }
-  if (candidates_.empty()) return -1;
-  if (use == ExpertUse::kSweep && swept >= 0) return swept;
-  return candidate_slots_[policy_->victim(candidates_, wanted)];
-}
-
-void ExpertPool::evict(int32_t index) {
-  Slot& slot = slots_[static_cast<size_t>(index)];
-  table_[static_cast<size_t>(slot.expert)] = -1;
-  slot.expert = -1;
-  slot.sweep = 0;
+void ExpertPool::pin(Slot& slot) {
+  if (free_to_go(slot)) policy_->withdraw(slot.expert);
+  slot.pins++;
 }
 
 void ExpertPool::release(int32_t index) {
   Slot& slot = slots_[static_cast<size_t>(index)];
   LLMD_CHECK(slot.pins > 0);
   slot.pins--;
+  if (free_to_go(slot)) policy_->offer(slot.expert);
+}
+
+void ExpertPool::loaded(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  slot.loading = false;
+  if (free_to_go(slot)) policy_->offer(slot.expert);
+}
+
+int32_t ExpertPool::take_slot(int32_t size_class, int32_t wanted, ExpertUse use) {
+  Class& c = classes_[static_cast<size_t>(size_class)];
+  if (c.empty.empty()) {
+    if (use == ExpertUse::kWarm) return -1;
+    int32_t running = use == ExpertUse::kGuess ? last_layer_ : wanted / shape_.experts;
+    int32_t slot = victim(size_class, running, use);
+    if (slot < 0) return -1;
+    if (use == ExpertUse::kGuess && policy_->hotter(slots_[static_cast<size_t>(slot)].expert, wanted, running))
+      return -1;
+    evict(slot);
+  }
+  int32_t slot = c.empty.back();
+  c.empty.pop_back();
+  return slot;
+}
+
+void ExpertPool::make_room(int32_t size_class) {
+  if (!classes_[static_cast<size_t>(size_class)].empty.empty()) return;
+  int32_t slot = victim(size_class, 0, ExpertUse::kSweep);
+  if (slot >= 0) evict(slot);
+}
+
+// A sweep gives up what it used last itself: that comes again when the next sweep has gone all the way round. Those in
+// front of it in the list are in use, and a sweep holds few.
+int32_t ExpertPool::victim(int32_t size_class, int32_t layer, ExpertUse use) {
+  if (use == ExpertUse::kSweep) {
+    int32_t slot = classes_[static_cast<size_t>(size_class)].swept_last;
+    while (slot >= 0 && !free_to_go(slots_[static_cast<size_t>(slot)]))
+      slot = slots_[static_cast<size_t>(slot)].swept_before;
+    if (slot >= 0) return slot;
+  }
+  int32_t expert = policy_->victim(size_class, layer);
+  return expert < 0 ? -1 : table_[static_cast<size_t>(expert)];
+}
+
+// Of an expert that is free to go.
+void ExpertPool::evict(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  statistics_.evictions++;
+  classes_[static_cast<size_t>(class_of(slot))].evictions++;
+  policy_->withdraw(slot.expert);
+  empty_slot(index);
 }
 
 void ExpertPool::drop(int32_t index) {
   Slot& slot = slots_[static_cast<size_t>(index)];
   LLMD_CHECK(slot.pins == 0 && slot.loading);
   slot.loading = false;
-  evict(index);
+  empty_slot(index);
+}
+
+void ExpertPool::empty_slot(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  unlink_swept(index);
+  table_[static_cast<size_t>(slot.expert)] = -1;
+  slot.expert = -1;
   classes_[static_cast<size_t>(class_of(slot))].empty.push_back(index);
+}
+
+void ExpertPool::link_swept(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  Class& c = classes_[static_cast<size_t>(class_of(slot))];
+  slot.swept = true;
+  slot.swept_before = c.swept_last;
+  slot.swept_after = -1;
+  if (c.swept_last >= 0) slots_[static_cast<size_t>(c.swept_last)].swept_after = index;
+  c.swept_last = index;
+}
+
+void ExpertPool::unlink_swept(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  if (!slot.swept) return;
+  slot.swept = false;
+  if (slot.swept_before >= 0) slots_[static_cast<size_t>(slot.swept_before)].swept_after = slot.swept_after;
+  if (slot.swept_after >= 0)
+    slots_[static_cast<size_t>(slot.swept_after)].swept_before = slot.swept_before;
+  else
+    classes_[static_cast<size_t>(class_of(slot))].swept_last = slot.swept_before;
+}
+
+void ExpertPool::set_heat(std::span<const float> rates) {
+  heat_.set_rates(rates);
+  policy_->heat_replaced();
 }
 
 // ---------------------------------------------------------------- segments
@@ -201,11 +239,15 @@ void ExpertPool::weigh(size_t index) {
       weights_.push_back(heat_.rate(heat) * static_cast<double>(shape_.layers[layer].expert_bytes));
     }
   }
-  std::sort(weights_.begin(), weights_.end(), std::greater<>());
+  // Only who is among the first so many matters, not their order.
   auto sum = [&](size_t begin, size_t end) {
-    double total = 0;
-    for (size_t i = begin; i < std::min(end, weights_.size()); i++) total += weights_[i];
-    return total;
+    begin = std::min(begin, weights_.size());
+    end = std::min(end, weights_.size());
+    auto from = weights_.begin() + static_cast<std::ptrdiff_t>(begin);
+    auto to = weights_.begin() + static_cast<std::ptrdiff_t>(end);
+    if (begin < weights_.size()) std::nth_element(weights_.begin(), from, weights_.end(), std::greater<>());
+    if (end < weights_.size()) std::nth_element(from, to, weights_.end(), std::greater<>());
+    return std::accumulate(from, to, 0.0);
   };
   size_t count = static_cast<size_t>(segment_bytes_ / shape_.classes[index].slot_bytes);
   bool has_movable = std::any_of(segments_.begin(), segments_.end(), [&](const Segment& segment) {
@@ -241,10 +283,7 @@ void ExpertPool::move_segment(size_t index, int32_t size_class) {
   Class& from = classes_[static_cast<size_t>(segment.size_class)];
   for (uint32_t i = 0; i < segment.slots; i++) {
     int32_t slot = segment.first_slot + static_cast<int32_t>(i);
-    if (slots_[static_cast<size_t>(slot)].expert < 0) continue;
-    statistics_.evictions++;
-    from.evictions++;
-    evict(slot);
+    if (slots_[static_cast<size_t>(slot)].expert >= 0) evict(slot);
   }
   std::erase_if(from.empty,
                 [&](int32_t slot) { return slots_[static_cast<size_t>(slot)].segment == static_cast<int32_t>(index); });

@@ -6,9 +6,10 @@
 //   table[layer][expert] -> slot, or -1
 //
 // A slot is empty, loading or resident, and pinned while a layer uses it; pinned and loading slots are nobody's victim.
-// Misses take an empty slot of their class or the policy's victim (model/replacement.h). A *sweep* (prefill) touches
-// every expert once: its uses are not told to the policy, and it takes again the slots it used itself before it takes
-// one from decoding, so it holds no more of those than it reads ahead.
+// Misses take an empty slot of their class or the policy's victim (model/replacement.h), which knows at any time what
+// it may give up: a miss does not look through the slots. A *sweep* (prefill) touches every expert once: its uses are
+// not told to the policy, and it takes again the slots it used itself before it takes one from decoding, so it holds no
+// more of those than it reads ahead. A *guess* (prefetch) takes an empty slot, or one whose expert is not wanted more.
 //
 // Every few steps the classes are compared: where the experts that one class would gain with another segment are wanted
 // more, in bytes per step, than those that another class would lose, and this pays for filling the segment, a segment
@@ -18,6 +19,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "model/expert_heat.h"
@@ -26,8 +28,9 @@
 
 namespace llmd {
 
-/// kWarm: for nobody yet. It takes only empty slots and counts as no use.
-enum class ExpertUse : uint8_t { kDecode, kSweep, kWarm };
+/// kGuess and kWarm: for nobody yet; they count as no use. A guess takes no slot of an expert that is hotter, warming
+/// only empty ones.
+enum class ExpertUse : uint8_t { kDecode, kSweep, kGuess, kWarm };
 
 struct PoolStatistics {
   uint64_t hits = 0, misses = 0;  // of sweeps and decoding
@@ -58,7 +61,7 @@ class ExpertPool {
   int32_t find(int32_t layer, int32_t expert) const { return table_[number(layer, expert)]; }
   /// Pins the expert's slot. A miss is loading until loaded() or drop().
   Taken acquire(int32_t layer, int32_t expert, ExpertUse use);
-  void loaded(int32_t slot) { slots_[static_cast<size_t>(slot)].loading = false; }
+  void loaded(int32_t slot);
   void release(int32_t slot);
   /// Takes back that the slot's expert counts as touched.
   void not_touched(int32_t slot) {
@@ -85,7 +88,8 @@ class ExpertPool {
   uint32_t sweep_slots(int32_t size_class) const;
   uint64_t evictions(int32_t size_class) const { return classes_[static_cast<size_t>(size_class)].evictions; }
 
-  ExpertHeat& heat() { return heat_; }
+  /// What earlier runs learnt: uses per step of every expert.
+  void set_heat(std::span<const float> rates);
   const ExpertHeat& heat() const { return heat_; }
   const PoolStatistics& statistics() const { return statistics_; }
   const PoolShape& shape() const { return shape_; }
@@ -96,7 +100,8 @@ class ExpertPool {
     int32_t segment = 0;
     int32_t pins = 0;
     bool loading = false;
-    uint64_t sweep = 0;  // when a sweep used it last, if no decode step has since; else 0
+    bool swept = false;  // used by a sweep, and by no decode step since: in the class's list
+    int32_t swept_before = -1, swept_after = -1;
   };
   struct Segment {
     PoolSegment place;
@@ -108,6 +113,7 @@ class ExpertPool {
     uint32_t slots = 0;
     uint64_t evictions = 0;
     std::vector<int32_t> empty;  // slots
+    int32_t swept_last = -1;     // head of the list of slots that a sweep used, the latest first
     double gain = 0, loss = 0;   // of one segment more or less, in bytes per step
   };
 
@@ -115,10 +121,15 @@ class ExpertPool {
     return static_cast<size_t>(layer) * static_cast<size_t>(shape_.experts) + static_cast<size_t>(expert);
   }
   int32_t class_of(const Slot& slot) const { return segments_[static_cast<size_t>(slot.segment)].size_class; }
+  /// May be given up.
+  static bool free_to_go(const Slot& slot) { return slot.expert >= 0 && slot.pins == 0 && !slot.loading; }
+  void pin(Slot& slot);
   int32_t take_slot(int32_t size_class, int32_t wanted, ExpertUse use);
-  int32_t evict_victim(int32_t size_class, int32_t wanted, ExpertUse use);
-  int32_t victim(int32_t size_class, int32_t wanted, ExpertUse use);
+  int32_t victim(int32_t size_class, int32_t layer, ExpertUse use);
   void evict(int32_t slot);
+  void empty_slot(int32_t slot);
+  void link_swept(int32_t slot);
+  void unlink_swept(int32_t slot);
   void open_segment(size_t segment, int32_t size_class);
 
   void balance();
@@ -134,9 +145,8 @@ class ExpertPool {
   std::vector<Class> classes_;
   std::vector<int32_t> table_;
   uint64_t segment_bytes_ = 0;  // of a movable segment; 0: there are none
-  uint64_t steps_ = 0, sweep_uses_ = 0;
-  int32_t last_layer_ = -1;
-  std::vector<int32_t> candidates_, candidate_slots_;
+  uint64_t steps_ = 0;
+  int32_t last_layer_ = -1;  // that decoding has begun
   std::vector<double> weights_;
   PoolStatistics statistics_;
 };

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "io/check.h"
+#include "model/heat_policy.h"
+#include "model/scanning_policy.h"
 
 namespace llmd {
 namespace {
@@ -11,18 +12,6 @@ namespace {
 size_t experts_total(const PoolShape& shape) {
   return shape.layers.size() * static_cast<size_t>(shape.experts);
 }
-
-// When each expert was used last, in uses of any expert.
-class LastUse {
- public:
-  explicit LastUse(const PoolShape& shape) : last_(experts_total(shape), 0) {}
-  void use(int32_t expert) { last_[static_cast<size_t>(expert)] = ++now_; }
-  uint64_t operator[](int32_t expert) const { return last_[static_cast<size_t>(expert)]; }
-
- private:
-  uint64_t now_ = 0;
-  std::vector<uint64_t> last_;
-};
 
 // The index of the resident with the least `value`, the one used longest ago among equals.
 template <typename Value>
@@ -35,50 +24,11 @@ size_t least(std::span<const int32_t> residents, const LastUse& last, Value valu
   return best;
 }
 
-// Uses lately, times how soon the layer comes round: an expert of the layer at hand is not wanted before the next step,
-// one of the layer after it may be wanted at once. What was used long ago decides between experts that were not used
-// lately, such as those that a warm start brought.
-class HeatPolicy final : public ReplacementPolicy {
+class LruPolicy final : public ScanningPolicy {
  public:
-  HeatPolicy(const PoolShape& shape, const ExpertHeat& heat)
-      : experts_(shape.experts),
-        layers_(static_cast<int32_t>(shape.layers.size())),
-        last_(shape),
-        lately_(experts_total(shape), kLatelySteps),
-        long_ago_(&heat),
-        nearness_(shape.layers.size()) {}
-  void next_step() override { lately_.next_step(); }
-  void use(int32_t expert) override {
-    last_.use(expert);
-    lately_.use(expert);
-  }
-  size_t victim(std::span<const int32_t> residents, int32_t wanted) override {
-    for (int32_t layer = 0; layer < layers_; layer++) {
-      int32_t distance = (layer - wanted / experts_ + layers_ - 1) % layers_;  // 0: the next layer
-      nearness_[static_cast<size_t>(layer)] = 1 + kNextLayer * (layers_ - 1 - distance) / layers_;
-    }
-    return least(residents, last_, [&](int32_t expert) {
-      double rate = lately_.rate(lately_[expert]) + kLongAgo * long_ago_->rate((*long_ago_)[expert]);
-      return rate * nearness_[static_cast<size_t>(expert / experts_)];
-    });
-  }
-
- private:
-  static constexpr double kLatelySteps = 6;  // half-life
-  static constexpr double kLongAgo = 0.05;
-  static constexpr double kNextLayer = 3;
-  int32_t experts_, layers_;
-  LastUse last_;
-  ExpertHeat lately_;
-  const ExpertHeat* long_ago_;
-  std::vector<double> nearness_;  // per layer
-};
-
-class LruPolicy final : public ReplacementPolicy {
- public:
-  explicit LruPolicy(const PoolShape& shape) : last_(shape) {}
+  explicit LruPolicy(const PoolShape& shape) : ScanningPolicy(shape), last_(shape) {}
   void use(int32_t expert) override { last_.use(expert); }
-  size_t victim(std::span<const int32_t> residents, int32_t) override {
+  size_t choose(std::span<const int32_t> residents, int32_t) override {
     return least(residents, last_, [&](int32_t expert) { return last_[expert]; });
   }
 
@@ -86,14 +36,14 @@ class LruPolicy final : public ReplacementPolicy {
   LastUse last_;
 };
 
-class LfuPolicy final : public ReplacementPolicy {
+class LfuPolicy final : public ScanningPolicy {
  public:
-  explicit LfuPolicy(const PoolShape& shape) : last_(shape), uses_(experts_total(shape), 0) {}
+  explicit LfuPolicy(const PoolShape& shape) : ScanningPolicy(shape), last_(shape), uses_(experts_total(shape), 0) {}
   void use(int32_t expert) override {
     last_.use(expert);
     uses_[static_cast<size_t>(expert)]++;
   }
-  size_t victim(std::span<const int32_t> residents, int32_t) override {
+  size_t choose(std::span<const int32_t> residents, int32_t) override {
     return least(residents, last_, [&](int32_t expert) { return uses_[static_cast<size_t>(expert)]; });
   }
 
@@ -102,11 +52,13 @@ class LfuPolicy final : public ReplacementPolicy {
   std::vector<uint32_t> uses_;
 };
 
-class RandomOldPolicy final : public ReplacementPolicy {
+class RandomOldPolicy final : public ScanningPolicy {
  public:
-  explicit RandomOldPolicy(const PoolShape& shape) : last_(shape) { order_.reserve(experts_total(shape)); }
+  explicit RandomOldPolicy(const PoolShape& shape) : ScanningPolicy(shape), last_(shape) {
+    order_.reserve(experts_total(shape));
+  }
   void use(int32_t expert) override { last_.use(expert); }
-  size_t victim(std::span<const int32_t> residents, int32_t) override {
+  size_t choose(std::span<const int32_t> residents, int32_t) override {
     order_.clear();
     for (size_t i = 0; i < residents.size(); i++) order_.push_back(i);
     size_t old = (residents.size() + 3) / 4;
@@ -123,18 +75,18 @@ class RandomOldPolicy final : public ReplacementPolicy {
 };
 
 // The pool's slots are shared out evenly over the layers of a class. A layer with its share gives up one of its own.
-class LayerSharesPolicy final : public ReplacementPolicy {
+class LayerSharesPolicy final : public ScanningPolicy {
  public:
   explicit LayerSharesPolicy(const PoolShape& shape)
-      : experts_(shape.experts), last_(shape), counts_(shape.layers.size(), 0) {
+      : ScanningPolicy(shape), experts_(shape.experts), last_(shape), counts_(shape.layers.size(), 0) {
     for (const PoolShape::Layer& layer : shape.layers)
       layers_.push_back(layer.size_class < 0 ? 1 : shape.classes[static_cast<size_t>(layer.size_class)].layers);
   }
   void use(int32_t expert) override { last_.use(expert); }
-  size_t victim(std::span<const int32_t> residents, int32_t wanted) override {
+  size_t choose(std::span<const int32_t> residents, int32_t running) override {
     std::fill(counts_.begin(), counts_.end(), 0);
     for (int32_t expert : residents) counts_[layer_of(expert)]++;
-    size_t layer = layer_of(wanted);
+    size_t layer = static_cast<size_t>(running);
     size_t share = std::max<size_t>(1, residents.size() / static_cast<size_t>(layers_[layer]));
     if (counts_[layer] < share)
       layer = static_cast<size_t>(std::max_element(counts_.begin(), counts_.end()) - counts_.begin());

@@ -120,7 +120,7 @@ std::optional<Error> Residency::overdue_unowned() {
 // ---------------------------------------------------------------- warming
 
 void Residency::set_heat(std::span<const float> rates) {
-  pool_.heat().set_rates(rates);
+  pool_.set_heat(rates);
   warm_order_.clear();
   warm_next_ = 0;
   for (size_t i = 0; i < rates.size(); i++)

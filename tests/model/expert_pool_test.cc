@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "model/scanning_policy.h"
 #include "tests/model/pool_shapes.h"
 
 namespace llmd {
@@ -237,6 +238,101 @@ TEST(ExpertPool, FindsASweepsExpertsAgain_InTheNextSweep) {
   sweep(pool);
   // Going round and round, a pool of half can keep nearly half.
   EXPECT_GT(pool.statistics().hits - first.hits, 8u * 32u * 45 / 100);
+}
+
+// The default policy in plain words: the least value of all that are offered.
+class PlainHeat final : public ScanningPolicy {
+ public:
+  explicit PlainHeat(const PoolShape& shape)
+      : ScanningPolicy(shape), shape_(shape), last_(shape), lately_(count(shape), 6), long_ago_(count(shape), 256) {}
+  static size_t count(const PoolShape& shape) { return shape.layers.size() * static_cast<size_t>(shape.experts); }
+  void next_step() override {
+    lately_.next_step();
+    long_ago_.next_step();
+  }
+  void use(int32_t expert) override {
+    last_.use(expert);
+    lately_.use(expert);
+    long_ago_.use(expert);
+  }
+  void set_rates(const std::vector<float>& rates) { long_ago_.set_rates(rates); }
+  size_t choose(std::span<const int32_t> residents, int32_t running) override {
+    int32_t layers = static_cast<int32_t>(shape_.layers.size());
+    auto value = [&](int32_t expert) {
+      int32_t distance = (expert / shape_.experts - running + layers - 1) % layers;
+      return (lately_.rate(lately_[expert]) + 0.05 * long_ago_.rate(long_ago_[expert])) *
+             (1 + 3.0 * (layers - 1 - distance) / layers);
+    };
+    size_t best = 0;
+    for (size_t i = 1; i < residents.size(); i++) {
+      double a = value(residents[i]), b = value(residents[best]);
+      if (a < b || (a == b && last_[residents[i]] < last_[residents[best]])) best = i;
+    }
+    return best;
+  }
+
+ private:
+  PoolShape shape_;
+  LastUse last_;
+  ExpertHeat lately_, long_ago_;
+};
+
+// Long enough that the counts are rescaled several times, with sweeps between and heat that is restored.
+TEST(ExpertPool, GivesUpTheSameExperts_AsAScanOfAllSlots) {
+  PoolShape shape = two_classes();
+  PoolLayout layout = lay_out_pool(shape, pool_full_bytes(shape) * 4 / 10);
+  auto plain_policy = std::make_unique<PlainHeat>(shape);
+  PlainHeat* plain_heat = plain_policy.get();
+  ExpertPool pool(shape, layout, PolicyKind::kHeat), plain(shape, layout, std::move(plain_policy));
+  auto restore = [&](uint32_t seed) {
+    std::mt19937 random(seed);
+    std::vector<float> rates(PlainHeat::count(shape));
+    for (float& rate : rates) rate = static_cast<float>(random() % 1000 + 1) * 1e-3f;
+    pool.set_heat(rates);
+    plain.set_heat(rates);
+    plain_heat->set_rates(rates);
+  };
+  Traffic traffic(shape, 17);
+  restore(1);
+  for (int step = 0; step < 1500; step++) {
+    for (int32_t layer = 0; layer < 8; layer++) {
+      std::vector<int32_t> ids = traffic.ids(layer, step < 700 ? 0.4 : 1.0);
+      use_layer(pool, layer, ids, ExpertUse::kDecode);
+      use_layer(plain, layer, ids, ExpertUse::kDecode);
+    }
+    if (step % 400 == 399) {
+      sweep(pool);
+      sweep(plain);
+    }
+    if (step == 900) restore(2);
+    for (int32_t layer = 0; layer < 8; layer++)
+      for (int32_t expert = 0; expert < shape.experts; expert++)
+        ASSERT_EQ(pool.find(layer, expert), plain.find(layer, expert)) << "step " << step;
+  }
+  EXPECT_EQ(pool.evictions(0), plain.evictions(0));
+  EXPECT_GT(pool.evictions(0), 2000u);
+}
+
+TEST(ExpertPool, TakesNoHotterExpertsSlot_ForAGuess) {
+  PoolShape shape = mixed_shape(512, 256, 4, 32, 4, {{kBitsQ4K, kBitsQ4K}});
+  ExpertPool pool(shape, lay_out_pool(shape, pool_floor_bytes(shape)), PolicyKind::kHeat);
+  std::vector<float> rates(4 * 32, 0.1f);
+  rates[3 * 32 + 30] = 0.9f;
+  rates[3 * 32 + 31] = 0.001f;
+  pool.set_heat(rates);
+  pool.begin_layer(2, ExpertUse::kDecode);
+  for (int32_t expert = 0; expert < static_cast<int32_t>(pool.slots(0)); expert++)
+    use_layer(pool, 1, {expert}, ExpertUse::kSweep);
+  ASSERT_EQ(pool.empty_slots(0), 0u);
+  PoolStatistics before = pool.statistics();
+  EXPECT_EQ(pool.acquire(3, 31, ExpertUse::kGuess).slot, -1);
+  EXPECT_EQ(pool.statistics().evictions, before.evictions);
+  ExpertPool::Taken taken = pool.acquire(3, 30, ExpertUse::kGuess);
+  ASSERT_GE(taken.slot, 0);
+  EXPECT_FALSE(taken.hit);
+  EXPECT_EQ(pool.statistics().evictions, before.evictions + 1);
+  EXPECT_EQ(pool.statistics().misses, before.misses);  // a guess is no use
+  EXPECT_EQ(pool.statistics().touched_bytes, before.touched_bytes);
 }
 
 }  // namespace
