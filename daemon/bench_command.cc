@@ -28,10 +28,17 @@ struct Measured {
   MoeTimes times_before, times_after;
   DecodeBound bound;
   uint64_t faults_at_ready = 0;
+  std::vector<uint64_t> evictions_before;  // per size class
+  const ExpertPool* pool = nullptr;        // null: a model without experts
 };
 
 void start(Measured& m, Runtime& runtime) {
-  if (runtime.residency()) m.before = runtime.residency()->statistics();
+  if (runtime.residency()) {
+    m.before = runtime.residency()->statistics();
+    m.pool = &runtime.residency()->pool();
+    for (size_t c = 0; c < m.pool->shape().classes.size(); c++)
+      m.evictions_before.push_back(m.pool->evictions(static_cast<int32_t>(c)));
+  }
   if (runtime.moe()) m.times_before = runtime.moe()->times();
   m.seconds = now_seconds();
 }
@@ -56,6 +63,18 @@ nlohmann::ordered_json layers_json(const DecodeBound& bound, int32_t tokens) {
                    {"compute_ms", times.compute_seconds() * scale},
                    {"handoff_ms", times.handoff_seconds * scale},
                    {"miss_bytes", times.miss_bytes / static_cast<uint64_t>(tokens)}});
+  }
+  return out;
+}
+
+// One entry for each size of expert in the file.
+nlohmann::ordered_json classes_json(const ExpertPool& pool, const std::vector<uint64_t>& evictions_before) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (size_t c = 0; c < pool.shape().classes.size(); c++) {
+    int32_t size_class = static_cast<int32_t>(c);
+    out.push_back({{"slot_bytes", pool.shape().classes[c].slot_bytes},
+                   {"slots", pool.slots(size_class)},
+                   {"evictions", pool.evictions(size_class) - evictions_before[c]}});
   }
   return out;
 }
@@ -86,6 +105,7 @@ void print_result(const Options& options, const char* mode, int32_t tokens, int3
                                 {"peak_rss_bytes", memory.resident_peak_bytes},
                                 {"major_faults", memory.major_faults - m.faults_at_ready},
                                 {"ready_seconds", m.ready_seconds}};
+  if (m.pool != nullptr) out["size_classes"] = classes_json(*m.pool, m.evictions_before);
   double bound = m.bound.seconds(m.seconds);
   if (options.bench_mode == BenchMode::kDecode) {
     out["bound_seconds"] = bound;

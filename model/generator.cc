@@ -32,7 +32,13 @@ Status Generator::prefill(std::span<const int32_t> tokens, bool all, const Logit
     rows_.clear();
     for (int32_t i = first; i < std::min(count, first + chunk); i++)
       rows_.push_back({&sequence_, begin + i, tokens[static_cast<size_t>(i)], form, all || i + 1 == count});
-    LLMD_RETURN_IF_ERROR(step(rows_, logits));
+    errors_.assign(rows_.size(), std::nullopt);
+    FunctionSink sink(rows_, logits);
+    runtime_->step().begin_sweep(rows_, errors_);
+    while (runtime_->step().sweep_layer()) {
+    }
+    runtime_->step().end_sweep(sink);
+    LLMD_RETURN_IF_ERROR(first_error());
   }
   return {};
 }
@@ -41,7 +47,10 @@ Status Generator::decode(int32_t token, const LogitsFn& logits) {
   int32_t position = sequence_.length();
   LLMD_RETURN_IF_ERROR(sequence_.extend(position + 1));
   Row row{&sequence_, position, token, AttentionForm::kAbsorbed, true};
-  return step({&row, 1}, logits);
+  errors_.assign(1, std::nullopt);
+  FunctionSink sink({&row, 1}, logits);
+  runtime_->step().run({&row, 1}, sink, errors_);
+  return first_error();
 }
 
 Status Generator::fill_context(int32_t tokens) {
@@ -63,10 +72,7 @@ Status Generator::fill_context(int32_t tokens) {
   return {};
 }
 
-Status Generator::step(std::span<const Row> rows, const LogitsFn& logits) {
-  errors_.assign(rows.size(), std::nullopt);
-  FunctionSink sink(rows, logits);
-  runtime_->step().run(rows, sink, errors_);
+Status Generator::first_error() const {
   for (const std::optional<Error>& error : errors_)
     if (error) return *error;
   return {};

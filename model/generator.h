@@ -31,7 +31,7 @@ class Generator {
   int32_t length() const { return sequence_.length(); }
 
  private:
-  Status step(std::span<const Row> rows, const LogitsFn& logits);
+  Status first_error() const;
 
   Runtime* runtime_;
   KvSequence sequence_;

@@ -91,9 +91,12 @@ void Mla::project(const Layer& layer, std::span<const Row> rows, const Activatio
     return;
   }
   matmul(layer.q_a, x, nullptr, count, q_lora_.data(), mla_.q_lora, threads);
-  for (int64_t r = 0; r < count; r++)
-    kernels().rms_norm(q_lora_.row(r), layer.q_a_norm, shape_.rms_epsilon, mla_.q_lora, q_lora_.row(r));
-  q_lora_.quantize(count, threads);
+  threads.run_range(count, 8, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; r++) {
+      kernels().rms_norm(q_lora_.row(r), layer.q_a_norm, shape_.rms_epsilon, mla_.q_lora, q_lora_.row(r));
+      q_lora_.quantize(r);
+    }
+  });
   matmul(layer.q_b, q_lora_, nullptr, count, q_, q_width, threads);
 }
 

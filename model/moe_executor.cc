@@ -66,7 +66,7 @@ void MoeExecutor::carve(Carver& carver, const ModelShape& shape, int64_t rows_ma
 }
 
 void MoeExecutor::run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
-                      float* hidden, std::span<std::optional<Error>> row_errors) {
+                      float* hidden, std::span<std::optional<Error>> row_errors, ExpertUse use) {
   double begin = now_seconds();
   now_ = {};
   now_.outside_seconds = ended_ > 0 ? begin - ended_ : 0;
@@ -75,14 +75,17 @@ void MoeExecutor::run(int32_t layer, const MoeLayerWeights& weights, int64_t row
   if (trace_ != nullptr) trace_(trace_context_, layer, buffers_.ids, rows * shape_.routing.used);
   group_pairs(layer, rows, row_errors);
   now_.router_seconds = now_seconds() - begin;
-  residency_->begin_layer(layer, rows <= kStepRows ? ExpertUse::kDecode : ExpertUse::kSweep);
+  use_ = rows <= kStepRows ? use : ExpertUse::kSweep;
+  residency_->begin_layer(layer, use_);
   refuse_bad(row_errors);
   if (rows <= kStepRows)
     run_step(weights, rows, x, row_errors);
   else
     run_sweep(weights, rows, x, row_errors);
-  for (int64_t r = 0; r < rows; r++)
-    kernels().add(buffers_.acc + r * shape_.width, shape_.width, hidden + r * shape_.width);
+  threads_->run_range(rows, 8, [&](int64_t first, int64_t end, int) {
+    int64_t at = first * shape_.width;
+    kernels().add(buffers_.acc + at, (end - first) * shape_.width, hidden + at);
+  });
   ended_ = now_seconds();
   now_.miss_bytes = residency_->statistics().bytes_read - bytes_before;
   if (now_.read_seconds > 0) now_.read_bytes = now_.miss_bytes;
@@ -156,8 +159,8 @@ void MoeExecutor::refuse_bad(std::span<std::optional<Error>> row_errors) {
   }
 }
 
-bool MoeExecutor::acquire(Group& group, ExpertUse use) {
-  group.slot = residency_->acquire(layer_, group.expert, use);
+bool MoeExecutor::acquire(Group& group) {
+  group.slot = residency_->acquire(layer_, group.expert, use_);
   if (group.slot == nullptr) return false;
   group.miss = !residency_->ready(*group.slot);
   return true;
@@ -169,17 +172,17 @@ void MoeExecutor::run_step(const MoeLayerWeights& weights, int64_t rows, const A
                            std::span<std::optional<Error>> row_errors) {
   // Experts that are here already are pinned first: a miss must not evict what this layer is about to use.
   for (Group& group : groups_)
-    if (!group.done && residency_->is_resident(layer_, group.expert)) acquire(group, ExpertUse::kDecode);
+    if (!group.done && residency_->is_resident(layer_, group.expert)) acquire(group);
   reads_begin_ = now_seconds();
   waited_ = false;
   bool first_wave = true;
   while (true) {
     int64_t held = 0, waiting = 0;
     for (Group& group : groups_) {
-      if (!group.done && group.slot == nullptr && waiting == 0 && !acquire(group, ExpertUse::kDecode)) waiting++;
+      if (!group.done && group.slot == nullptr && waiting == 0 && !acquire(group)) waiting++;
       if (!group.done && group.slot != nullptr) held++;
     }
-    residency_->start_reads(ExpertUse::kDecode);
+    residency_->start_reads(use_);
     if (first_wave) {
       double begin = now_seconds();
       run_shared(weights, rows, x);
@@ -310,7 +313,7 @@ void MoeExecutor::run_sweep(const MoeLayerWeights& weights, int64_t rows, const 
   auto read_on = [&](int64_t current) {
     for (; next < count && next - current < ahead; next++) {
       Group& group = groups_[static_cast<size_t>(next)];
-      if (!group.done && group.slot == nullptr && !acquire(group, ExpertUse::kSweep)) break;
+      if (!group.done && group.slot == nullptr && !acquire(group)) break;
     }
     residency_->start_reads(ExpertUse::kSweep);
   };

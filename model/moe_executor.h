@@ -77,9 +77,9 @@ class MoeExecutor {
   void set_buffers(const MoeBuffers& buffers) { buffers_ = buffers; }
 
   /// hidden[rows, width] += the layer's output for normed, quantized inputs x. Rows whose row_errors entry is set are
-  /// left out.
+  /// left out. `use`: kDecode, or kSweep for rows of a prompt, which must not change what decoding keeps.
   void run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x, float* hidden,
-           std::span<std::optional<Error>> row_errors);
+           std::span<std::optional<Error>> row_errors, ExpertUse use);
   /// A sweep of so many rows begins: by even chances it touches this share of each layer's experts.
   void expect_rows(int64_t rows);
   /// After a sweep of the layer before, or expect_rows(): reads what a sweep of this layer will want first, if nearly
@@ -113,7 +113,7 @@ class MoeExecutor {
   void group_pairs(int32_t layer, int64_t rows, std::span<std::optional<Error>> row_errors);
   void run_shared(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x);
   void refuse_bad(std::span<std::optional<Error>> row_errors);
-  bool acquire(Group& group, ExpertUse use);
+  bool acquire(Group& group);
 
   void run_step(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
                 std::span<std::optional<Error>> row_errors);
@@ -145,6 +145,7 @@ class MoeExecutor {
   std::vector<FfnJob> jobs_;
   std::vector<int64_t> counts_;
   int32_t layer_ = 0;
+  ExpertUse use_ = ExpertUse::kDecode;  // of the layer that runs
   MoeTimes now_;                        // of the layer that runs
   double reads_begin_ = 0, ended_ = 0;  // when its first reads were queued; when the layer before ended
   bool waited_ = false;                 // the leader has waited since it computed last

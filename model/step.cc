@@ -74,7 +74,7 @@ void Step::run(std::span<const Row> rows, LogitsSink& sink, std::span<std::optio
 void Step::begin_sweep(std::span<const Row> rows, std::span<std::optional<Error>> row_errors) {
   LLMD_CHECK(!sweeping() && !rows.empty() && rows.size() <= static_cast<size_t>(rows_max_));
   LLMD_CHECK(row_errors.size() == rows.size());
-  sweep_ = {rows, row_errors, hidden_};
+  sweep_ = {rows, row_errors, hidden_, ExpertUse::kSweep};
   begin(sweep_);
   sweep_interrupted_ = false;
 }
@@ -111,6 +111,14 @@ void Step::begin(Pass& pass) {
   moe_->read_ahead(architecture_->shape().dense_layers);
 }
 
+// hidden += from.
+void Step::add(const float* from, int64_t rows, float* hidden) {
+  int64_t width = architecture_->shape().width;
+  threads_->run_range(rows, 8, [&](int64_t begin, int64_t end, int) {
+    kernels().add(from + begin * width, (end - begin) * width, hidden + begin * width);
+  });
+}
+
 // normed = rms_norm(hidden), in both forms.
 void Step::norm(const float* weight, const float* hidden, int64_t rows) {
   const ModelShape& shape = architecture_->shape();
@@ -129,17 +137,17 @@ void Step::layer(Pass& pass) {
   int64_t count = static_cast<int64_t>(pass.rows.size());
   norm(l.attention_norm, pass.hidden, count);
   architecture_->attention(index, pass.rows, normed_, sublayer_, *threads_);
-  kernels().add(sublayer_, count * shape.width, pass.hidden);
+  add(sublayer_, count, pass.hidden);
   norm(l.ffn_norm, pass.hidden, count);
   if (shape.is_moe(index)) {
-    moe_->run(index, l.moe, count, normed_, pass.hidden, pass.errors);
+    moe_->run(index, l.moe, count, normed_, pass.hidden, pass.errors, pass.use);
     if (index + 1 < shape.layers && shape.is_moe(index + 1) && count > MoeExecutor::kStepRows)
       moe_->read_ahead(index + 1);
     return;
   }
   FfnJob job{l.gate, l.up, l.down, nullptr, count, 0};
   dense_.run({&job, 1}, normed_, sublayer_, *threads_);
-  kernels().add(sublayer_, count * shape.width, pass.hidden);
+  add(sublayer_, count, pass.hidden);
 }
 
 void Step::output(const Pass& pass, LogitsSink& sink) {

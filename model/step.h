@@ -10,7 +10,7 @@
 //
 // A long prompt takes seconds a layer when its experts come from the drive. Such a pass can be run as a *sweep* that
 // rests between layers: only its residual stream is kept, at the front of the buffers, and run() uses what is behind
-// it.
+// it. Prompts are swept, however short: what they use is not counted as use by decoding.
 #pragma once
 
 #include <optional>
@@ -61,7 +61,8 @@ class Step {
     std::span<const Row> rows;
     std::span<std::optional<Error>> errors;
     float* hidden = nullptr;  // [rows, width], the residual stream
-    int32_t layer = 0;        // the next one
+    ExpertUse use = ExpertUse::kDecode;
+    int32_t layer = 0;  // the next one
   };
   /// Rows whose logits are computed at once.
   static constexpr int64_t kLogitsRows = 16;
@@ -74,6 +75,7 @@ class Step {
 
   void begin(Pass& pass);
   void layer(Pass& pass);
+  void add(const float* from, int64_t rows, float* hidden);
   void norm(const float* weight, const float* hidden, int64_t rows);
   void output(const Pass& pass, LogitsSink& sink);
 

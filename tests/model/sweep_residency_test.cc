@@ -55,5 +55,26 @@ TEST(SweepResidency, LeavesTheHitRateOfDecodingAsItWas) {
   EXPECT_GT(with.after, without.after - 0.02);
 }
 
+// However few rows a prompt, or the rest of its last chunk, has.
+TEST(SweepResidency, CountsNoUseByDecoding_WhenAPromptIsShort) {
+  DemoOptions options;
+  options.chunk = 16;
+  DemoModel model = load_demo(options);
+  auto ignore = [](int32_t, std::span<const float>) {};
+  Generator generator(*model.runtime, 64);
+  ASSERT_TRUE(generator.prefill(some_tokens(10, 1), false, ignore).ok());
+  ASSERT_TRUE(generator.prefill(some_tokens(21, 2), false, ignore).ok());
+  for (float rate : model.runtime->residency()->heat()) ASSERT_EQ(rate, 0.0f);
+  ResidencyStatistics after = model.runtime->residency()->statistics();
+  EXPECT_GT(after.misses, 0u);
+  EXPECT_EQ(after.decode_hits + after.decode_misses, 0u);
+  ASSERT_TRUE(generator.decode(5, ignore).ok());
+  after = model.runtime->residency()->statistics();
+  EXPECT_GT(after.decode_hits + after.decode_misses, 0u);
+  float sum = 0;
+  for (float rate : model.runtime->residency()->heat()) sum += rate;
+  EXPECT_GT(sum, 0.0f);
+}
+
 }  // namespace
 }  // namespace llmd
