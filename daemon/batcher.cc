@@ -70,6 +70,10 @@ void Batcher::turn() {
   remove_ended();
 }
 
+KvPages Batcher::kv_pages() const {
+  return {runtime_.kv().pages_total(), runtime_.kv().pages_free(), runtime_.prefixes().pages_idle()};
+}
+
 void Batcher::cancel(std::span<const uint64_t> ids) {
   for (const std::unique_ptr<Request>& request : running_)
     if (std::find(ids.begin(), ids.end(), request->id) != ids.end()) {

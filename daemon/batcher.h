@@ -32,6 +32,11 @@ struct BatchCounters {
   uint64_t put_back = 0;
 };
 
+struct KvPages {
+  uint32_t total = 0, free = 0;
+  uint32_t idle = 0;  // the prefix tree's alone
+};
+
 class Batcher {
  public:
   static constexpr size_t kRunningMax = 64;
@@ -51,6 +56,7 @@ class Batcher {
   /// Whether a request has ever failed because the model's output was not a number.
   bool output_invalid() const { return output_invalid_; }
   const BatchCounters& counters() const { return counters_; }
+  KvPages kv_pages() const;
 
  private:
   class RowSink;

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "daemon/diagnosis.h"
 #include "daemon/log.h"
@@ -35,7 +36,7 @@ ReaderOptions::Path reader_path(ReadPath path) {
   return ReaderOptions::Path::kAuto;
 }
 
-Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes) {
+Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes, ReaderMaker make_reader) {
   LoadedModel model;
   LLMD_ASSIGN_OR_RETURN(GgufModel gguf, GgufModel::open(options.model));
   model.gguf = std::make_unique<GgufModel>(std::move(gguf));
@@ -60,6 +61,7 @@ Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes) {
   runtime.residency.read_timeout_ns = static_cast<uint64_t>(options.read_timeout_seconds) * 1'000'000'000;
   runtime.state_directory = options.state_directory;
   runtime.on_late_read = log_late_read;
+  runtime.make_reader = std::move(make_reader);
   model.threads_asked_for = options.read_path == ReadPath::kThreads;
   LLMD_ASSIGN_OR_RETURN(model.runtime, Runtime::open(*model.gguf, runtime));
   return model;

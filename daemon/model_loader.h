@@ -23,7 +23,7 @@ struct LoadedModel {
 };
 
 /// `http_bytes`: what the command's HTTP side may take of the budget.
-Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes);
+Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes, ReaderMaker make_reader = {});
 /// The calling thread leads the steps afterwards and is pinned. `need_tokenizer` false lets a model without a usable
 /// vocabulary run on token ids.
 Status load_model(LoadedModel& model, bool need_tokenizer, const Runtime::ProgressFn& progress);

@@ -27,7 +27,8 @@ Error shutting_down() {
 
 }  // namespace
 
-Scheduler::Scheduler(const Options& options) : options_(options) {
+Scheduler::Scheduler(const Options& options, ReaderMaker make_reader)
+    : options_(options), make_reader_(std::move(make_reader)) {
   status_.phase_detail = "starting";
   cancelled_.reserve(kQueueMax + Batcher::kRunningMax);
 }
@@ -56,6 +57,11 @@ EngineStatus Scheduler::status() const {
 BatchCounters Scheduler::counters() const {
   std::lock_guard lock(mutex_);
   return counters_;
+}
+
+KvPages Scheduler::kv_pages() const {
+  std::lock_guard lock(mutex_);
+  return kv_pages_;
 }
 
 Result<uint64_t> Scheduler::submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
@@ -119,7 +125,7 @@ void Scheduler::set_phase(EngineStatus::Phase phase, std::string detail, double 
 
 Status Scheduler::load() {
   set_phase(EngineStatus::Phase::kLoading, "reading metadata", 0);
-  LLMD_ASSIGN_OR_RETURN(model_, open_model(options_, kHttpBudgetBytes));
+  LLMD_ASSIGN_OR_RETURN(model_, open_model(options_, kHttpBudgetBytes, make_reader_));
   spdlog::info("memory plan for {}", options_.model);
   log_lines(plan_table(model_.runtime->plan()));
   LLMD_RETURN_IF_ERROR(load_model(model_, true, [this](const char* phase, uint64_t done, uint64_t total) {
@@ -170,9 +176,7 @@ void Scheduler::run() {
     take_cancelled();
     admit();
     batcher_->turn();
-    std::lock_guard lock(mutex_);
-    running_count_ = batcher_->running();
-    counters_ = batcher_->counters();
+    publish_counters();
   }
   save_heat();
   batcher_->end_all(shutting_down());
@@ -200,6 +204,19 @@ void Scheduler::care_for_pool() {
   status_.degraded_reason = std::to_string(bad) + " experts cannot be read; the first: " + error.message + " (" +
                             std::filesystem::path(error.file).filename().string() + " at byte " +
                             std::to_string(error.offset.value_or(0)) + ")";
+}
+
+void Scheduler::publish_counters() {
+  double now = now_seconds();
+  std::optional<KvPages> pages;
+  if (batcher_->running() == 0 || now - pages_counted_at_ > 1) {
+    pages = batcher_->kv_pages();
+    pages_counted_at_ = now;
+  }
+  std::lock_guard lock(mutex_);
+  running_count_ = batcher_->running();
+  counters_ = batcher_->counters();
+  if (pages) kv_pages_ = *pages;
 }
 
 void Scheduler::save_heat() {

@@ -27,7 +27,7 @@ class Scheduler final : public Engine {
  public:
   static constexpr size_t kQueueMax = 64;
 
-  explicit Scheduler(const Options& options);
+  explicit Scheduler(const Options& options, ReaderMaker make_reader = {});
   ~Scheduler() override;
 
   /// Starts the compute thread, which loads the model first.
@@ -41,6 +41,8 @@ class Scheduler final : public Engine {
   void stop();
 
   BatchCounters counters() const;
+  /// As they were within the last second, or since nothing has run.
+  KvPages kv_pages() const;
 
   EngineStatus status() const override;
   const EngineInfo& info() const override { return info_; }
@@ -55,9 +57,11 @@ class Scheduler final : public Engine {
   void admit();
   void take_cancelled();
   void care_for_pool();
+  void publish_counters();
   void save_heat();
 
   const Options options_;
+  const ReaderMaker make_reader_;
   LoadedModel model_;
   EngineInfo info_;
   std::thread thread_;
@@ -72,11 +76,12 @@ class Scheduler final : public Engine {
   bool draining_ = false, stopping_ = false;
   size_t running_count_ = 0;
   BatchCounters counters_;
+  KvPages kv_pages_;
 
   // The compute thread's own.
   std::unique_ptr<Batcher> batcher_;         // once the model is loaded
   std::chrono::milliseconds care_pause_{0};  // when idle, until the pool is looked after again
-  double heat_saved_at_ = 0;
+  double heat_saved_at_ = 0, pages_counted_at_ = 0;
 };
 
 }  // namespace llmd

@@ -28,6 +28,9 @@
 
 namespace llmd {
 
+/// Makes the reader, in place of Reader::create: tests put a lying disk beneath it.
+using ReaderMaker = std::function<Result<std::unique_ptr<Reader>>(const ReaderOptions&)>;
+
 struct RuntimeOptions {
   PlanRequest plan;
   ReaderOptions::Path read_path = ReaderOptions::Path::kAuto;
@@ -36,8 +39,7 @@ struct RuntimeOptions {
   ResidencyOptions residency;
   std::string state_directory;                        // where learnt heat is kept (model/heat_file.h); empty: nowhere
   std::function<void(const LateRead&)> on_late_read;  // by the reader's thread (io/reader.h); may be empty
-  /// Makes the reader; empty: Reader::create. Tests put a lying disk beneath it.
-  std::function<Result<std::unique_ptr<Reader>>(const ReaderOptions&)> make_reader;
+  ReaderMaker make_reader;                            // empty: Reader::create
 };
 
 class Runtime {
