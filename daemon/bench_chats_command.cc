@@ -1,8 +1,8 @@
 // `llmd bench chats`: several conversations decoded at once, beside each of them alone.
 //
 // Every conversation is fed a list of its own (the same in both runs), --depth tokens untimed and then --tokens timed,
-// a row a step; together, all rows share the steps. Together goes first, so that what the pool has learnt favours those
-// alone. The largest logit of every row is compared: who shares a step must not change it.
+// a row a step; together, all rows share the steps. Each run loads the model anew: no pool has learnt from the run
+// before. The likeliest token of every row is compared: who shares a step must not change it.
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -13,6 +13,7 @@
 #include "daemon/token_list.h"
 #include "io/process_memory.h"
 #include "model/generator.h"
+#include "model/routing_trace.h"
 
 namespace llmd {
 namespace {
@@ -26,6 +27,8 @@ struct Run {
   std::vector<std::vector<int32_t>> ids;  // [chats][depth + tokens]
   double seconds = 0;
   uint64_t bytes_read = 0;
+  int32_t moe_layers = 0;
+  RoutingTraceWriter* trace = nullptr;
   uint64_t routed = 0, distinct = 0;  // experts of the timed steps' layers, counted once a row and once a layer
 };
 
@@ -39,57 +42,70 @@ class IdSink final : public LogitsSink {
 };
 
 /// A MoeExecutor::TraceFn.
-void count_experts(void* context, int32_t, const int32_t* ids, int64_t count) {
+void count_experts(void* context, int32_t layer, const int32_t* ids, int64_t count) {
   Run& run = *static_cast<Run*>(context);
+  if (run.trace != nullptr) RoutingTraceWriter::record(run.trace, layer, ids, count);
   run.routed += static_cast<uint64_t>(count);
   run.distinct += std::set<int32_t>(ids, ids + count).size();
 }
 
-class ChatsBench {
- public:
-  ChatsBench(Runtime& runtime, int32_t depth, int32_t tokens) : runtime_(runtime), depth_(depth), tokens_(tokens) {}
+uint64_t bytes_read(const Runtime& runtime) {
+  return runtime.residency() ? runtime.residency()->statistics().bytes_read : 0;
+}
 
-  /// Decodes these lists, one row each a step.
-  Result<Run> decode(std::span<const std::span<const int32_t>> lists) {
-    Run run;
-    run.ids.resize(lists.size());
-    IdSink sink(run);
-    std::vector<std::unique_ptr<KvSequence>> sequences;
-    for (size_t c = 0; c < lists.size(); c++)
-      sequences.push_back(std::make_unique<KvSequence>(runtime_.kv(), depth_ + tokens_));
-    for (int32_t t = 0; t < depth_ + tokens_; t++) {
-      if (t == depth_) begin(run);
-      std::vector<Row> rows;
-      std::vector<std::optional<Error>> errors(lists.size());
-      for (size_t c = 0; c < lists.size(); c++) {
-        LLMD_RETURN_IF_ERROR(sequences[c]->extend(t + 1));
-        int32_t token = lists[c][static_cast<size_t>(t)];
-        rows.push_back({sequences[c].get(), t, token, AttentionForm::kAbsorbed, true});
-      }
-      runtime_.step().run(rows, sink, errors);
-      for (const std::optional<Error>& error : errors)
-        if (error) return *error;
+/// Decodes these lists, one row each a step; the steps from `depth` on are timed.
+Status decode(Runtime& runtime, std::span<const std::span<const int32_t>> lists, int32_t depth, Run& run) {
+  int32_t length = static_cast<int32_t>(lists[0].size());
+  run.ids.resize(lists.size());
+  IdSink sink(run);
+  std::vector<std::unique_ptr<KvSequence>> sequences;
+  for (size_t c = 0; c < lists.size(); c++) sequences.push_back(std::make_unique<KvSequence>(runtime.kv(), length));
+  for (int32_t t = 0; t < length; t++) {
+    if (t == depth) {
+      if (runtime.moe() != nullptr) runtime.moe()->set_trace(count_experts, &run);
+      run.bytes_read = bytes_read(runtime);
+      run.seconds = now_seconds();
     }
-    end(run);
-    return run;
+    std::vector<Row> rows;
+    std::vector<std::optional<Error>> errors(lists.size());
+    for (size_t c = 0; c < lists.size(); c++) {
+      LLMD_RETURN_IF_ERROR(sequences[c]->extend(t + 1));
+      rows.push_back({sequences[c].get(), t, lists[c][static_cast<size_t>(t)], AttentionForm::kAbsorbed, true});
+    }
+    runtime.step().run(rows, sink, errors);
+    for (const std::optional<Error>& error : errors)
+      if (error) return *error;
   }
+  run.seconds = now_seconds() - run.seconds;
+  run.bytes_read = bytes_read(runtime) - run.bytes_read;
+  run.moe_layers = runtime.catalog().moe_layers();
+  return {};
+}
 
- private:
-  uint64_t bytes_read() const { return runtime_.residency() ? runtime_.residency()->statistics().bytes_read : 0; }
-  void begin(Run& run) {
-    if (runtime_.moe() != nullptr) runtime_.moe()->set_trace(count_experts, &run);
-    run.bytes_read = bytes_read();
-    run.seconds = now_seconds();
+/// Loads the model and decodes `count` of the `chats` lists, from the `first` on.
+Result<Run> load_and_decode(const Options& options, size_t first, size_t count, size_t chats, size_t length) {
+  LLMD_ASSIGN_OR_RETURN(LoadedModel model, open_model(options, 0));
+  LLMD_RETURN_IF_ERROR(load_model(model, false, nullptr));
+  if (first == 0) log_notes(model);
+  TextLock lock = lock_program_text();
+  if (!lock.warning.empty()) std::fprintf(stderr, "llmd: %s\n", lock.warning.c_str());
+  LLMD_ASSIGN_OR_RETURN(std::vector<int32_t> all,
+                        token_list(options.tokens_file, chats * length, model.runtime->shape().vocab));
+  LLMD_RETURN_IF_ERROR(model.runtime->fill_pool());
+  std::vector<std::span<const int32_t>> lists;
+  for (size_t c = first; c < first + count; c++)
+    lists.push_back(std::span<const int32_t>(all).subspan(c * length, length));
+  Run run;
+  std::optional<RoutingTraceWriter> trace;
+  if (!options.trace_file.empty() && count > 1) {
+    LLMD_ASSIGN_OR_RETURN(trace, RoutingTraceWriter::create(options.trace_file, model.runtime->catalog().pool_shape()));
+    run.trace = &*trace;
   }
-  void end(Run& run) {
-    run.seconds = now_seconds() - run.seconds;
-    run.bytes_read = bytes_read() - run.bytes_read;
-    if (runtime_.moe() != nullptr) runtime_.moe()->set_trace(nullptr, nullptr);
-  }
-
-  Runtime& runtime_;
-  const int32_t depth_, tokens_;
-};
+  LLMD_RETURN_IF_ERROR(decode(*model.runtime, lists, options.depth, run));
+  if (trace) LLMD_RETURN_IF_ERROR(trace->close());
+  run.trace = nullptr;
+  return run;
+}
 
 bool same_ids(const Run& together, const std::vector<Run>& alone) {
   for (size_t c = 0; c < alone.size(); c++)
@@ -97,10 +113,9 @@ bool same_ids(const Run& together, const std::vector<Run>& alone) {
   return true;
 }
 
-void print_result(const Options& options, const Runtime& runtime, const Run& together, const std::vector<Run>& alone,
-                  int32_t tokens) {
+void print_result(const Options& options, const Run& together, const std::vector<Run>& alone, int32_t tokens) {
   double chats = static_cast<double>(alone.size()), each = tokens;
-  double steps = each * std::max(1, runtime.catalog().moe_layers());
+  double steps = each * std::max(1, together.moe_layers);
   double seconds_alone = 0, bytes_alone = 0;
   for (const Run& run : alone) {
     seconds_alone += run.seconds;
@@ -135,32 +150,17 @@ void print_result(const Options& options, const Runtime& runtime, const Run& tog
 
 int run_bench_chats(const Options& options) {
   const size_t chats = static_cast<size_t>(options.chats);
-  const int32_t tokens = options.bench_tokens.value_or(48), depth = options.depth;
-  Result<LoadedModel> model = open_model(options, 0);
-  if (!model.ok()) return report(model.error());
-  Status status = load_model(*model, false, nullptr);
-  if (!status.ok()) return report(status.error());
-  log_notes(*model);
-  TextLock lock = lock_program_text();
-  if (!lock.warning.empty()) std::fprintf(stderr, "llmd: %s\n", lock.warning.c_str());
-  Runtime& runtime = *model->runtime;
-  const size_t length = static_cast<size_t>(depth + tokens);
-  Result<std::vector<int32_t>> list = token_list(options.tokens_file, chats * length, runtime.shape().vocab);
-  if (!list.ok()) return report(list.error());
-  if (status = runtime.fill_pool(); !status.ok()) return report(status.error());
-
-  std::vector<std::span<const int32_t>> lists;
-  for (size_t c = 0; c < chats; c++) lists.push_back(std::span<const int32_t>(*list).subspan(c * length, length));
-  ChatsBench bench(runtime, depth, tokens);
-  Result<Run> together = bench.decode(lists);
+  const int32_t tokens = options.bench_tokens.value_or(48);
+  const size_t length = static_cast<size_t>(options.depth + tokens);
+  Result<Run> together = load_and_decode(options, 0, chats, chats, length);
   if (!together.ok()) return report(together.error());
   std::vector<Run> alone;
-  for (const std::span<const int32_t>& one : lists) {
-    Result<Run> run = bench.decode({&one, 1});
+  for (size_t c = 0; c < chats; c++) {
+    Result<Run> run = load_and_decode(options, c, 1, chats, length);
     if (!run.ok()) return report(run.error());
     alone.push_back(std::move(run).value());
   }
-  print_result(options, runtime, *together, alone, tokens);
+  print_result(options, *together, alone, tokens);
   return same_ids(*together, alone) ? 0 : 1;
 }
 
