@@ -28,7 +28,10 @@ void KvPagePool::release(uint32_t page) {
 }
 
 bool KvPagePool::make_free(size_t pages) {
-  if (pages > free_.size() && reclaimer_ != nullptr) reclaimer_->reclaim(static_cast<uint32_t>(pages - free_.size()));
+  // Twice, since what one lets go of may be held by another that was asked before.
+  for (int round = 0; round < 2; round++)
+    for (KvReclaimer* reclaimer : reclaimers_)
+      if (pages > free_.size()) reclaimer->reclaim(static_cast<uint32_t>(pages - free_.size()));
   return pages <= free_.size();
 }
 

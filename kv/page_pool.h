@@ -11,8 +11,8 @@
 //
 // One thread (the one that leads the step) allocates, frees, shares and appends; compute threads read and write rows
 // of pages that the leader has handed out. Nothing is allocated from the heap after construction except a sequence's
-// page table, which is reserved for its longest length when the sequence is made. Running out, after the reclaimer has
-// been asked, is an Error "kv_exhausted" and changes nothing.
+// page table, which is reserved for its longest length when the sequence is made. Running out, after the reclaimers
+// have been asked, is an Error "kv_exhausted" and changes nothing.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +25,11 @@
 
 namespace llmd {
 
-/// Who keeps pages only because nobody else needs them (the prefix tree).
+/// Who keeps pages that it can do without (the prefix tree, writes to the store that have not begun).
 class KvReclaimer {
  public:
   virtual ~KvReclaimer() = default;
-  /// Frees `pages` pages, or as many as it can; returns how many.
+  /// Lets go of `pages` pages, or of as many as it can; returns how many. They are free where nobody else holds them.
   virtual uint32_t reclaim(uint32_t pages) = 0;
 };
 
@@ -49,9 +49,10 @@ class KvPagePool {
   void release(uint32_t page);
   uint32_t holders(uint32_t page) const { return holders_[page]; }
 
-  /// Asked when pages run out; null: nobody. It must outlive its use.
-  void set_reclaimer(KvReclaimer* reclaimer) { reclaimer_ = reclaimer; }
-  /// Whether `pages` pages are free, after asking the reclaimer if need be.
+  /// Who is asked when pages run out, in this order.
+  void add_reclaimer(KvReclaimer& reclaimer) { reclaimers_.push_back(&reclaimer); }
+  void remove_reclaimer(KvReclaimer& reclaimer) { std::erase(reclaimers_, &reclaimer); }
+  /// Whether `pages` pages are free, after asking the reclaimers if need be.
   bool make_free(size_t pages);
 
  private:
@@ -64,7 +65,7 @@ class KvPagePool {
   uint32_t pages_total_ = 0;
   std::vector<uint32_t> free_;
   std::vector<uint32_t> holders_;  // [pages_total]
-  KvReclaimer* reclaimer_ = nullptr;
+  std::vector<KvReclaimer*> reclaimers_;
 };
 
 class KvSequence {

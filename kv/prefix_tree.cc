@@ -30,11 +30,11 @@ PrefixTree::PrefixTree(KvPagePool& pool) : pool_(pool), nodes_(pool.pages_total(
     nodes_[i - 1].next = free_;
     free_ = static_cast<int32_t>(i - 1);
   }
-  pool_.set_reclaimer(this);
+  pool_.add_reclaimer(*this);
 }
 
 PrefixTree::~PrefixTree() {
-  pool_.set_reclaimer(nullptr);
+  pool_.remove_reclaimer(*this);
   for (const Node& node : nodes_)
     if (node.used) pool_.release(node.page);
 }
@@ -42,31 +42,22 @@ PrefixTree::~PrefixTree() {
 int32_t PrefixTree::match(uint64_t space, std::span<const int32_t> tokens, KvSequence& sequence,
                           std::vector<uint8_t>& forms) {
   LLMD_CHECK(sequence.length() == 0);
+  Found found = find(space, tokens);
+  std::vector<int32_t> way;  // from the last page to the first
+  for (int32_t i = found.node; i != kNone; i = nodes_[static_cast<size_t>(i)].parent) way.push_back(i);
   forms.clear();
-  int32_t parent = kNone, total = 0;
-  while (static_cast<size_t>(total) < tokens.size()) {
-    Found found = best_child(parent, space, page_of(tokens, static_cast<size_t>(total)));
-    if (found.tokens == 0) break;
-    Node& node = nodes_[static_cast<size_t>(found.node)];
+  for (size_t i = way.size(); i > 0; i--) {
+    Node& node = nodes_[static_cast<size_t>(way[i - 1])];
     touch(node);
-    total += found.tokens;
-    sequence.attach_next(node.page, total);
-    forms.insert(forms.end(), node.forms.begin(), node.forms.begin() + found.tokens);
-    if (found.tokens < kKvPageTokens) break;
-    parent = found.node;
+    int32_t rows = std::min(found.length - sequence.length(), kKvPageTokens);
+    sequence.attach_next(node.page, sequence.length() + rows);
+    forms.insert(forms.end(), node.forms.begin(), node.forms.begin() + rows);
   }
-  return total;
+  return found.length;
 }
 
 int32_t PrefixTree::match_length(uint64_t space, std::span<const int32_t> tokens) const {
-  int32_t parent = kNone, total = 0;
-  while (static_cast<size_t>(total) < tokens.size()) {
-    Found found = best_child(parent, space, page_of(tokens, static_cast<size_t>(total)));
-    total += found.tokens;
-    if (found.tokens < kKvPageTokens) break;
-    parent = found.node;
-  }
-  return total;
+  return find(space, tokens).length;
 }
 
 void PrefixTree::insert(uint64_t space, const KvSequence& sequence, std::span<const int32_t> tokens,
@@ -110,16 +101,27 @@ uint32_t PrefixTree::pages_idle() const {
       nodes_.begin(), nodes_.end(), [&](const Node& node) { return node.used && pool_.holders(node.page) == 1; }));
 }
 
-// The child that shares the most leading tokens; of several, the one used last.
-PrefixTree::Found PrefixTree::best_child(int32_t parent, uint64_t space, std::span<const int32_t> tokens) const {
+// The longest known prefix. Pages with the same tokens in other forms are all followed, level by level.
+PrefixTree::Found PrefixTree::find(uint64_t space, std::span<const int32_t> tokens) const {
   Found best;
-  for (int32_t i = first_child(parent); i != kNone; i = nodes_[static_cast<size_t>(i)].next) {
-    const Node& node = nodes_[static_cast<size_t>(i)];
-    if (node.space != space) continue;
-    int32_t common = common_prefix<int32_t>(node.tokens, tokens);
-    if (common > best.tokens ||
-        (common == best.tokens && common > 0 && node.value > nodes_[static_cast<size_t>(best.node)].value))
-      best = {i, common};
+  std::vector<int32_t> ways = {kNone}, further;
+  for (size_t first = 0; first < tokens.size() && !ways.empty(); first += kKvPageTokens) {
+    std::span<const int32_t> page_tokens = page_of(tokens, first);
+    further.clear();
+    for (int32_t parent : ways) {
+      for (int32_t i = first_child(parent); i != kNone; i = nodes_[static_cast<size_t>(i)].next) {
+        const Node& node = nodes_[static_cast<size_t>(i)];
+        if (node.space != space) continue;
+        int32_t common = common_prefix<int32_t>(node.tokens, page_tokens);
+        if (common == 0) continue;
+        if (common == kKvPageTokens) further.push_back(i);
+        int32_t length = static_cast<int32_t>(first) + common;
+        if (length > best.length ||
+            (length == best.length && node.value > nodes_[static_cast<size_t>(best.node)].value))
+          best = {i, length};
+      }
+    }
+    ways.swap(further);
   }
   return best;
 }

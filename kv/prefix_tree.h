@@ -6,8 +6,8 @@
 //
 // A KV row follows from the token ids *and the attention forms* of all rows up to it. Nodes carry both, a form as one
 // byte whose meaning is the caller's. A match goes by token ids alone and hands back the forms, with which the rows can
-// be computed again to the same bytes. Two conversations with the same ids and other forms live side by side; of equal
-// matches the one used last wins. What is in one space (say, one user's) is never seen from another.
+// be computed again to the same bytes. Two conversations with the same ids and other forms live side by side; of
+// equally long matches the one used last wins. What is in one space (say, one user's) is never seen from another.
 //
 // The tree holds its pages like a sequence does, and gives those that nobody else holds to the pool when it runs out
 // (reclaim). Which: only leaves, since a page is of no use without those before it; among them the one with the lowest
@@ -16,7 +16,7 @@
 // much longer its rows take to compute than those of a first page (attention grows with depth: at about 16K tokens it
 // costs as much as the rest). So a page that is four times as dear may lie idle until 3/4 of the pool has been renewed.
 //
-// All calls come from the thread that leads the step. match() and reclaim() allocate nothing but the caller's forms.
+// All calls come from the thread that leads the step. reclaim() allocates nothing.
 // A match walks one level for every page and looks at the siblings there. There are at most as many nodes as pages.
 #pragma once
 
@@ -69,10 +69,10 @@ class PrefixTree final : public KvReclaimer {
   };
 
   struct Found {
-    int32_t node = kNone;
-    int32_t tokens = 0;
+    int32_t node = kNone;  // the last on the way
+    int32_t length = 0;    // of the match
   };
-  Found best_child(int32_t parent, uint64_t space, std::span<const int32_t> tokens) const;
+  Found find(uint64_t space, std::span<const int32_t> tokens) const;
   int32_t child_on_the_way(int32_t parent, uint64_t space, std::span<const int32_t> tokens,
                            std::span<const uint8_t> forms) const;
   int32_t& children(int32_t parent);
