@@ -20,6 +20,7 @@ int run_bench_cache(const Options& options);
 int run_bench_chats(const Options& options);
 int run_bench_io(const Options& options);
 int run_verify(const Options& options);
+int run_kv(const Options& options);
 int run_chat(const Options& options);
 
 }  // namespace llmd

@@ -50,6 +50,8 @@ int dispatch(const Options& options) {
       return run_bench(options);
     case Command::kVerify:
       return run_verify(options);
+    case Command::kKv:
+      return run_kv(options);
     case Command::kChat:
       return run_chat(options);
   }

@@ -86,6 +86,23 @@ Status set_size(Options& options, std::string_view name, std::string_view text) 
 }
 
 template <auto kMember>
+std::string get_size(const Options& options) {
+  return format_size(options.*kMember);
+}
+
+template <auto kMember>
+Status set_age(Options& options, std::string_view name, std::string_view text) {
+  constexpr std::pair<char, int64_t> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  for (const auto& [letter, seconds] : kUnits) {
+    if (text.empty() || text.back() != letter) continue;
+    LLMD_ASSIGN_OR_RETURN(const int64_t count, parse_integer(name, text.substr(0, text.size() - 1), 0, 1'000'000));
+    options.*kMember = count * seconds;
+    return {};
+  }
+  return usage_error(std::string(name) + ": " + quoted(text) + " is not an age; write 90s, 30m, 12h or 7d");
+}
+
+template <auto kMember>
 Status set_auto_size(Options& options, std::string_view name, std::string_view text) {
   if (text == "auto") {
     options.*kMember = std::nullopt;
@@ -192,7 +209,7 @@ Status set_tokens(Options& options, std::string_view name, std::string_view text
 
 // --- the tables ----------------------------------------------------------------------------------------------------
 
-constexpr std::array<CommandSpec, 7> kCommands = {{
+constexpr std::array<CommandSpec, 8> kCommands = {{
     {Command::kServe, "serve", "", "serve a model over HTTP (the daemon)"},
     {Command::kPlan, "plan", "", "show how a model would fit into memory"},
     {Command::kInspect, "inspect", "FILE", "show what is in a model file"},
@@ -200,13 +217,15 @@ constexpr std::array<CommandSpec, 7> kCommands = {{
     {Command::kBench, "bench", "decode|prefill|io|cache|chats",
      "measure the speed of generating, of reading a prompt or of the drive, or replay a trace"},
     {Command::kVerify, "verify", "FILE", "check every byte of a model against checksums made before"},
+    {Command::kKv, "kv", "list|purge", "show or remove the contexts that a daemon keeps on disk"},
     {Command::kChat, "chat", "", "talk to a running daemon from this terminal"},
 }};
 
 constexpr uint32_t kServe = command_bit(Command::kServe), kPlan = command_bit(Command::kPlan),
                    kInspect = command_bit(Command::kInspect), kEval = command_bit(Command::kEval),
                    kBench = command_bit(Command::kBench), kVerify = command_bit(Command::kVerify),
-                   kChat = command_bit(Command::kChat), kEngine = kServe | kPlan | kEval | kBench;
+                   kKv = command_bit(Command::kKv), kChat = command_bit(Command::kChat),
+                   kEngine = kServe | kPlan | kEval | kBench;
 constexpr bool kSetting = true, kFlagOnly = false;
 constexpr int64_t kTokensMax = 1 << 24;
 
@@ -226,6 +245,13 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
     {"kv-memory", "SIZE", kSize, kEngine, kSetting, "auto",
      "part of the memory for contexts (auto: one full context, or a tenth if that is more)",
      set_auto_size<&Options::kv_memory_bytes>, get_auto_size<&Options::kv_memory_bytes>},
+    {"kv-store", "DIR", kText, kServe | kKv, kSetting, "", "where contexts are kept over restarts (otherwise nowhere)",
+     set_path<&Options::kv_store>, get_text<&Options::kv_store>},
+    {"kv-store-size", "SIZE", kSize, kServe, kSetting, "64G",
+     "how much may lie there; what was used longest ago goes first", set_size<&Options::kv_store_bytes>,
+     get_size<&Options::kv_store_bytes>},
+    {"older-than", "AGE", kText, kKv, kFlagOnly, "", "purge: only what was not used for so long: 90s, 30m, 12h, 7d",
+     set_age<&Options::older_than_s>, nullptr},
     {"prefill-chunk", "N", kInteger, kEngine, kSetting, "auto", "prompt tokens that share one sweep over the experts",
      set_auto_integer<&Options::prefill_chunk, 1, kTokensMax>, get_auto_integer<&Options::prefill_chunk>},
     {"io", "PATH", kText, kEngine | kVerify, kSetting, "auto", "how experts are read: uring, threads, or auto",
@@ -284,7 +310,7 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      set_path<&Options::trace_file>, nullptr},
     {"url", "URL", kText, kChat, kFlagOnly, "http://127.0.0.1:8080", "where the daemon listens",
      set_text<&Options::url>, nullptr},
-    {"json", "", kSwitch, kPlan | kInspect | kEval | kBench, kFlagOnly, "", "print one JSON object",
+    {"json", "", kSwitch, kPlan | kInspect | kEval | kBench | kKv, kFlagOnly, "", "print one JSON object",
      set_switch<&Options::json>, nullptr},
 });
 

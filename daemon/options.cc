@@ -234,6 +234,11 @@ Status take_positional(const CommandLine& line, Options& options) {
   if (wanted == 0) return {};
   if (line.positional.empty()) return usage_error(name + " needs " + std::string(command.positional));
   const std::string& text = line.positional[0];
+  if (command.command == Command::kKv) {
+    if (text != "list" && text != "purge") return usage_error(name + ": " + quoted(text) + " is none of list, purge");
+    options.kv_action = text == "list" ? KvAction::kList : KvAction::kPurge;
+    return {};
+  }
   if (command.command != Command::kBench) {
     options.model = text;
     return {};
@@ -256,6 +261,12 @@ Status take_positional(const CommandLine& line, Options& options) {
 Status check_together(const Options& options) {
   const std::string name = "llmd " + std::string(command_spec(options.command).name);
   if (options.command == Command::kChat) return {};
+  if (options.command == Command::kKv) {
+    if (options.kv_store.empty()) return usage_error(name + " needs the directory: --kv-store DIR");
+    if (options.older_than_s && options.kv_action != KvAction::kPurge)
+      return usage_error(name + ": --older-than goes with purge");
+    return {};
+  }
   if (options.command == Command::kBench && options.bench_mode == BenchMode::kCache) {
     if (options.trace_file.empty()) return usage_error(name + " cache needs a trace to replay: --trace FILE");
     return {};

@@ -22,9 +22,10 @@
 
 namespace llmd {
 
-enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kVerify, kChat };
+enum class Command { kHelp, kVersion, kServe, kPlan, kInspect, kEval, kBench, kVerify, kKv, kChat };
 enum class ReadPath { kAuto, kUring, kThreads };
 enum class BenchMode { kDecode, kPrefill, kIo, kCache, kChats };
+enum class KvAction { kList, kPurge };
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
 
 /// An address to listen on. Port 0 asks the kernel for a free one.
@@ -57,10 +58,11 @@ struct Options {
 
   // serve
   ListenAddress listen;
-  std::string alias;               // the model's id in the API; empty: general.name, else the file's stem
-  std::string chat_template_file;  // Jinja; empty: the template in the model file
-  int32_t drain_seconds = 20;      // how long running answers may take after SIGTERM
-  std::string state_directory;     // --state-dir; empty: $STATE_DIRECTORY, or nothing is kept
+  std::string alias;                             // the model's id in the API; empty: general.name, else the file's stem
+  std::string chat_template_file;                // Jinja; empty: the template in the model file
+  int32_t drain_seconds = 20;                    // how long running answers may take after SIGTERM
+  uint64_t kv_store_bytes = uint64_t{64} << 30;  // what may lie in kv_store
+  std::string state_directory;                   // --state-dir; empty: $STATE_DIRECTORY, or nothing is kept
   LogLevel log_level = LogLevel::kInfo;
   std::string config_file;
   bool check_config = false, print_config = false;
@@ -87,6 +89,11 @@ struct Options {
 
   // verify
   bool write_checksums = false;  // make the file of checksums, in place of checking against it
+
+  // kv, and the first also serve
+  std::string kv_store;  // the directory of the KV store (kv/kv_store.h); empty: contexts are not kept
+  KvAction kv_action = KvAction::kList;
+  std::optional<int64_t> older_than_s;  // purge: only what was not used for so long
 
   // chat
   std::string url = "http://127.0.0.1:8080";
