@@ -34,8 +34,11 @@ class Batcher::RowSink final : public LogitsSink {
   std::span<Request* const> requests_;
 };
 
-Batcher::Batcher(const LoadedModel& model)
-    : runtime_(*model.runtime), tokenizer_(*model.tokenizer), context_tokens_(runtime_.plan().context_tokens) {
+Batcher::Batcher(const LoadedModel& model, KvStore* store)
+    : runtime_(*model.runtime),
+      tokenizer_(*model.tokenizer),
+      store_(store),
+      context_tokens_(runtime_.plan().context_tokens) {
   size_t rows = static_cast<size_t>(runtime_.step().rows_max());
   rows_.reserve(rows);
   row_errors_.reserve(rows);
@@ -43,6 +46,16 @@ Batcher::Batcher(const LoadedModel& model)
   sweep_errors_.reserve(rows);
   batch_.reserve(kRunningMax);
   candidates_.reserve(kRunningMax);
+}
+
+Batcher::~Batcher() {
+  for (const std::unique_ptr<Request>& request : running_) request->ended = true;
+  remove_ended();
+}
+
+bool Batcher::busy() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const auto& request) { return request->load == nullptr || request->load->finished; });
 }
 
 bool Batcher::admit(std::unique_ptr<Request>& request) {
@@ -64,6 +77,8 @@ void Batcher::turn() {
   for (const std::unique_ptr<Request>& request : running_)
     if (request->overdue(now)) fail(*request, deadline_exceeded(*request));
   remove_ended();
+  for (const std::unique_ptr<Request>& request : running_)
+    if (request->load != nullptr && request->load->finished) end_load(*request);
   decode_step();
   remove_ended();
   prefill_layer();
@@ -85,30 +100,38 @@ void Batcher::cancel(std::span<const uint64_t> ids) {
 
 void Batcher::end_all(const Error& error) {
   for (const std::unique_ptr<Request>& request : running_) {
-    if (!request->ended) request->sink->on_error(error);
+    if (request->ended) continue;
+    remember(*request);
     request->ended = true;
+    request->sink->on_error(error);
   }
   remove_ended();
 }
 
 void Batcher::remove_ended() {
   if (swept_ != nullptr && swept_->ended) drop_sweep_of(*swept_);
+  for (const std::unique_ptr<Request>& request : running_)
+    if (request->ended) drop_load(*request);
   running_.remove_if([](const std::unique_ptr<Request>& request) { return request->ended; });
 }
 
 // Pages for `tokens` tokens of a request, taken from younger requests if need be, so that the oldest always goes on.
 // False: the request must wait.
 bool Batcher::make_room(Request& request, int32_t tokens) {
-  while (!request.sequence->extend(tokens).ok()) {
-    Request* youngest = nullptr;
-    for (const std::unique_ptr<Request>& other : running_)
-      if (other->id > request.id && !other->ended && other->sequence->length() > 0 &&
-          (youngest == nullptr || other->id > youngest->id))
-        youngest = other.get();
-    if (youngest == nullptr) return false;
-    put_back(*youngest);
-  }
+  while (!request.sequence->extend(tokens).ok())
+    if (!put_back_younger(request)) return false;
   return true;
+}
+
+// Puts the youngest back that has pages and is younger than `request`; false: there is none.
+bool Batcher::put_back_younger(const Request& request) {
+  Request* youngest = nullptr;
+  for (const std::unique_ptr<Request>& other : running_)
+    if (other->id > request.id && !other->ended && other->sequence->length() > 0 &&
+        (youngest == nullptr || other->id > youngest->id))
+      youngest = other.get();
+  if (youngest != nullptr) put_back(*youngest);
+  return youngest != nullptr;
 }
 
 // Leaves what was computed to the tree, from which it may go. The tokens and forms stay.
@@ -116,45 +139,82 @@ void Batcher::put_back(Request& request) {
   spdlog::info("request {} is put back: no KV memory is left (--kv-memory)", request.id);
   counters_.put_back++;
   drop_sweep_of(request);
+  drop_load(request);
   remember(request);
   request.sequence->truncate(0);
   request.computed = 0;
   request.looked_up = false;
 }
 
-// Gives what is computed to the prefix tree, so that nobody has to compute it again.
+// Gives what is computed to the prefix tree and to the store, so that nobody has to compute it again.
 void Batcher::remember(const Request& request) {
   if (!request.request.cache_prompt || request.computed == 0) return;
-  size_t rows = static_cast<size_t>(request.computed);
-  runtime_.prefixes().insert(request.request.cache_space, *request.sequence, std::span(request.tokens).first(rows),
-                             std::span(request.forms).first(rows));
+  auto tokens = std::span(request.tokens).first(static_cast<size_t>(request.computed));
+  auto forms = std::span(request.forms).first(tokens.size());
+  runtime_.prefixes().insert(request.request.cache_space, *request.sequence, tokens, forms);
+  if (store_ != nullptr) store_->put(request.request.cache_space, *request.sequence, tokens, forms);
 }
 
-// Takes over from the prefix tree what the request begins with. One that was put back takes only rows in the forms that
-// it knows. The last token is left out: its row gives the logits.
-void Batcher::look_up(Request& request) {
-  if (request.looked_up) return;
-  request.looked_up = true;
-  bool first = request.forms.empty();
-  int32_t found = 0;
+// Takes what the request begins with from the prefix tree, and has the store bring what it has beyond that. The last
+// token is left out: its row gives the logits. False: the store is at it, or there is no room for what it has.
+bool Batcher::look_up(Request& request) {
+  if (request.looked_up) return request.load == nullptr;
+  found_forms_.clear();
+  std::span<const int32_t> wanted = std::span(request.tokens).first(request.tokens.size() - 1);
   if (request.request.cache_prompt) {
-    std::span<const int32_t> wanted = std::span(request.tokens).first(request.tokens.size() - 1);
-    found = runtime_.prefixes().match(request.request.cache_space, wanted, *request.sequence, found_forms_);
+    runtime_.prefixes().match(request.request.cache_space, wanted, *request.sequence, found_forms_);
+    if (store_ != nullptr && !begin_load(request)) return false;
   }
-  if (first) {
-    request.forms.assign(found_forms_.begin(), found_forms_.begin() + found);
+  request.looked_up = true;
+  if (request.load == nullptr) take_over(request);
+  return request.load == nullptr;
+}
+
+// False: there is no room now for what the store has.
+bool Batcher::begin_load(Request& request) {
+  std::span<const int32_t> wanted = std::span(request.tokens).first(request.tokens.size() - 1);
+  while (true) {
+    auto load = store_->load(request.request.cache_space, wanted, *request.sequence, found_forms_);
+    if (load.ok()) {
+      request.load = std::move(load).value();
+      if (request.load != nullptr) request.load_forms = found_forms_;
+      return true;
+    }
+    if (put_back_younger(request)) continue;
+    request.sequence->truncate(0);
+    return false;
+  }
+}
+
+// What the store has brought is everyone's.
+void Batcher::end_load(Request& request) {
+  found_forms_ = std::move(request.load_forms);
+  int32_t found = store_->finish(std::move(request.load), *request.sequence, found_forms_);
+  runtime_.prefixes().insert(request.request.cache_space, *request.sequence,
+                             std::span(request.tokens).first(static_cast<size_t>(found)), found_forms_);
+  take_over(request);
+}
+
+// The rows in found_forms_ are in place: they are the request's. One that was put back takes only rows in the forms
+// that it knows.
+void Batcher::take_over(Request& request) {
+  int32_t found = static_cast<int32_t>(found_forms_.size());
+  if (request.forms.empty()) {
+    request.forms.assign(found_forms_.begin(), found_forms_.end());
     request.cached = found;
     request.expanded = request.prompt() - found >= kExpandedPromptTokens;
     counters_.prompt_tokens += static_cast<uint64_t>(request.prompt());
     counters_.cached_tokens += static_cast<uint64_t>(found);
   } else if (found > 0) {
-    auto end = found_forms_.begin() + found;
-    found = static_cast<int32_t>(
-        std::mismatch(found_forms_.begin(), end, request.forms.begin(), request.forms.end()).first -
-        found_forms_.begin());
+    auto known = std::mismatch(found_forms_.begin(), found_forms_.end(), request.forms.begin(), request.forms.end());
+    found = static_cast<int32_t>(known.first - found_forms_.begin());
     request.sequence->truncate(found);
   }
   request.computed = found;
+}
+
+void Batcher::drop_load(Request& request) {
+  if (request.load != nullptr) store_->abandon(std::move(request.load));
 }
 
 // Whether an older request is about to compute more of what this one begins with than is known now.
@@ -247,7 +307,7 @@ bool Batcher::begin_chunk() {
 
 // Whether more of this request than its last token is to be computed, and there is room for its KV.
 bool Batcher::can_begin(Request& request) {
-  look_up(request);
+  if (!look_up(request)) return false;
   return !request.decoding() && make_room(request, static_cast<int32_t>(request.tokens.size()));
 }
 

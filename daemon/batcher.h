@@ -5,11 +5,12 @@
 // take turns by rank (priority and waiting). Rows are batch-invariant, so who shares a step changes nothing in anyone's
 // answer.
 //
-// What is computed goes into the prefix tree (kv/prefix_tree.h) after every chunk and at the end, also of a request
-// that was cancelled; a prompt is looked up there just before its first chunk, and waits while another is computing
-// what both begin with. When a running request finds no KV page, not even an idle one of the tree's, the youngest is
-// put back: its KV is left to the tree and what is gone of it is later computed in the same forms, which gives the same
-// bits. Lists are bounded by kRunningMax and the rows of a step; sinks hear of everything that ends here.
+// What is computed goes into the prefix tree (kv/prefix_tree.h) and the store (kv/kv_store.h), if there is one, after
+// every chunk and at the end, also of a request that was cancelled. A prompt is looked up there just before its first
+// chunk; it waits while the store brings pages, and while another is computing what both begin with. When a running
+// request finds no KV page, not even an idle one of the tree's, the youngest is put back: its KV is left to the tree
+// and what is gone of it is later computed in the same forms, which gives the same bits. Lists are bounded by
+// kRunningMax and the rows of a step; sinks hear of everything that ends here.
 #pragma once
 
 #include <list>
@@ -41,10 +42,13 @@ class Batcher {
  public:
   static constexpr size_t kRunningMax = 64;
 
-  /// `model` is loaded, and outlives the batcher.
-  explicit Batcher(const LoadedModel& model);
+  /// `model` is loaded; it and `store`, which may be null, outlive the batcher.
+  Batcher(const LoadedModel& model, KvStore* store);
+  ~Batcher();
 
   size_t running() const { return running_.size(); }
+  /// Whether a turn would do anything; false: nothing runs, or all wait for the store.
+  bool busy() const;
   /// Takes the request over if it may run now; else leaves it where it is and returns false.
   bool admit(std::unique_ptr<Request>& request);
   /// One decode step, then one layer of a prompt.
@@ -66,13 +70,18 @@ class Batcher {
   bool begin_chunk();
   bool can_begin(Request& request);
   bool waits_for_another(const Request& request) const;
-  void look_up(Request& request);
+  bool look_up(Request& request);
+  bool begin_load(Request& request);
+  void end_load(Request& request);
+  void take_over(Request& request);
   void remember(const Request& request);
+  void drop_load(Request& request);
   void end_chunk();
   void step(std::span<Request* const> requests);
   void hand_out(std::span<const Row> rows, std::span<const std::optional<Error>> errors,
                 std::span<Request* const> requests);
   bool make_room(Request& request, int32_t tokens);
+  bool put_back_younger(const Request& request);
   void put_back(Request& request);
   void accept_token(Request& request, int32_t token);
   void finish(Request& request, FinishReason reason);
@@ -82,6 +91,7 @@ class Batcher {
 
   Runtime& runtime_;
   const Tokenizer& tokenizer_;
+  KvStore* store_;
   const int32_t context_tokens_;
   bool output_invalid_ = false;
   BatchCounters counters_;

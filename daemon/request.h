@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "api/engine.h"
-#include "kv/page_pool.h"
+#include "kv/kv_store.h"
 #include "model/architecture.h"
 #include "model/sampler.h"
 #include "model/tokenizer/tokenizer.h"
@@ -40,11 +40,13 @@ struct Request {
   int32_t computed = 0;         // rows of `tokens` whose KV is in place
   // How the rows were computed, as many as ever were: the same rows are always computed in the same forms again.
   std::vector<uint8_t> forms;
-  bool looked_up = false;          // the prefix tree has been asked, since the KV was last dropped
-  bool expanded = false;           // the form of the prompt's rows that were not found there
-  int32_t cached = 0;              // prompt tokens that were
-  bool ended = false;              // the sink has heard the end, or the client is gone
-  std::optional<int32_t> sampled;  // by the step at hand
+  bool looked_up = false;           // the prefix tree and the store have been asked, since the KV was last dropped
+  std::unique_ptr<KvLoad> load;     // what the store is bringing
+  std::vector<uint8_t> load_forms;  // of the rows that are in place meanwhile
+  bool expanded = false;            // the form of the prompt's rows that were not found there
+  int32_t cached = 0;               // prompt tokens that were
+  bool ended = false;               // the sink has heard the end, or the client is gone
+  std::optional<int32_t> sampled;   // by the step at hand
   double admitted_at = 0, first_token_at = 0;
 
   int32_t prompt() const { return static_cast<int32_t>(request.prompt_tokens.size()); }

@@ -11,6 +11,8 @@
 #include "daemon/log.h"
 #include "daemon/serve_limits.h"
 #include "io/process_memory.h"
+#include "model/heat_file.h"
+#include "model/kernels/kernels.h"
 
 namespace llmd {
 namespace {
@@ -20,6 +22,7 @@ double now_seconds() {
 }
 
 constexpr double kHeatSaveSeconds = 600;
+constexpr uint64_t kStoreDrainNs = 10'000'000'000;
 
 Error shutting_down() {
   return operating_error("shutting_down", "the server is shutting down");
@@ -62,6 +65,11 @@ BatchCounters Scheduler::counters() const {
 KvPages Scheduler::kv_pages() const {
   std::lock_guard lock(mutex_);
   return kv_pages_;
+}
+
+KvStoreStatistics Scheduler::kv_store() const {
+  std::lock_guard lock(mutex_);
+  return kv_store_;
 }
 
 Result<uint64_t> Scheduler::submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
@@ -149,10 +157,32 @@ Status Scheduler::load() {
     info_.chat_template.assign(std::istreambuf_iterator<char>(file), {});
     if (!file) return operating_error("file_open", "cannot read the chat template", options_.chat_template_file);
   }
-  batcher_ = std::make_unique<Batcher>(model_);
+  LLMD_RETURN_IF_ERROR(open_store());
+  batcher_ = std::make_unique<Batcher>(model_, store_.get());
   std::lock_guard guard(mutex_);
   status_.read_path = model_.runtime->reader().path_name();
   status_.read_path_reason = model_.runtime->reader().path_reason();
+  return {};
+}
+
+// What decides about the bytes of a KV row is part of the store's identity: another model, KV type or arithmetic finds
+// nothing there.
+Status Scheduler::open_store() {
+  if (options_.kv_store.empty()) return {};
+  KvStoreOptions wanted;
+  wanted.directory = options_.kv_store;
+  wanted.bytes_max = options_.kv_store_bytes;
+  wanted.model = model_identity(*model_.gguf);
+  wanted.label = info_.model_id;
+  wanted.identity = "model " + std::to_string(wanted.model) + ", KV type " +
+                    std::to_string(static_cast<int>(model_.runtime->kv_type())) + ", kernels " +
+                    std::string(kernels().numerics) + ", version " + std::to_string(kNumericsVersion);
+  for (const auto& [key, value] : options_.override_kv) wanted.identity += ", " + key + "=" + value;
+  wanted.log = [](const std::string& line) { spdlog::warn("{}", line); };
+  wanted.on_load_finished = [this] { wake_.notify_one(); };
+  LLMD_ASSIGN_OR_RETURN(store_, KvStore::open(std::move(wanted), model_.runtime->kv(), model_.runtime->reader()));
+  KvStoreStatistics found = store_->statistics();
+  spdlog::info("KV store: {} records, {}, in {}", found.records, human_bytes(found.bytes), options_.kv_store);
   return {};
 }
 
@@ -169,7 +199,7 @@ void Scheduler::run() {
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, care_pause_, [&] { return stopping_ || !waiting_.empty() || batcher_->running() > 0; });
+      wake_.wait_for(lock, care_pause_, [&] { return stopping_ || !waiting_.empty() || batcher_->busy(); });
       if (stopping_) break;
     }
     care_for_pool();
@@ -180,6 +210,8 @@ void Scheduler::run() {
   }
   save_heat();
   batcher_->end_all(shutting_down());
+  if (store_ != nullptr && !store_->drain(kStoreDrainNs))
+    spdlog::warn("not all contexts could be kept in the KV store");
   std::lock_guard lock(mutex_);
   for (const std::unique_ptr<Request>& request : waiting_) request->sink->on_error(shutting_down());
   waiting_.clear();
@@ -188,8 +220,9 @@ void Scheduler::run() {
 
 // The pool is warmed and healed, what was learnt is saved in time, and /health knows of experts that cannot be read.
 void Scheduler::care_for_pool() {
-  care_pause_ = model_.runtime->maintain(batcher_->running() == 0) ? std::chrono::milliseconds(20)
-                                                                   : std::chrono::milliseconds(1000);
+  bool more = model_.runtime->maintain(batcher_->running() == 0);
+  if (store_ != nullptr) more = store_->poll() || more;
+  care_pause_ = std::chrono::milliseconds(more || batcher_->running() > 0 ? 20 : 1000);
   if (now_seconds() - heat_saved_at_ > kHeatSaveSeconds) save_heat();
   const Residency* residency = model_.runtime->residency();
   size_t bad = residency ? residency->bad().size() : 0;
@@ -217,6 +250,7 @@ void Scheduler::publish_counters() {
   running_count_ = batcher_->running();
   counters_ = batcher_->counters();
   if (pages) kv_pages_ = *pages;
+  if (pages && store_ != nullptr) kv_store_ = store_->statistics();
 }
 
 void Scheduler::save_heat() {

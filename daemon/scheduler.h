@@ -43,6 +43,8 @@ class Scheduler final : public Engine {
   BatchCounters counters() const;
   /// As they were within the last second, or since nothing has run.
   KvPages kv_pages() const;
+  /// Of the store on disk, likewise; all zero where there is none.
+  KvStoreStatistics kv_store() const;
 
   EngineStatus status() const override;
   const EngineInfo& info() const override { return info_; }
@@ -53,6 +55,7 @@ class Scheduler final : public Engine {
  private:
   void run();
   Status load();
+  Status open_store();
   void set_phase(EngineStatus::Phase phase, std::string detail, double progress);
   void admit();
   void take_cancelled();
@@ -77,8 +80,10 @@ class Scheduler final : public Engine {
   size_t running_count_ = 0;
   BatchCounters counters_;
   KvPages kv_pages_;
+  KvStoreStatistics kv_store_;
 
   // The compute thread's own.
+  std::unique_ptr<KvStore> store_;           // null: conversations are not kept
   std::unique_ptr<Batcher> batcher_;         // once the model is loaded
   std::chrono::milliseconds care_pause_{0};  // when idle, until the pool is looked after again
   double heat_saved_at_ = 0, pages_counted_at_ = 0;

@@ -39,6 +39,8 @@ struct Row {
 
 /// Rows of other requests that may join a step beside a prompt chunk.
 inline constexpr int32_t kDecodeRowsMax = 16;
+/// What is computed is kept on disk. Raise this with any change that gives a KV row other bits than before.
+inline constexpr int kNumericsVersion = 1;
 /// The prompt length, in uncached tokens, from which prompt rows take the expanded form.
 inline constexpr int32_t kExpandedPromptTokens = 128;
 

@@ -47,6 +47,7 @@ enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
 
 struct KernelTable {
   std::string_view level;            // "scalar", "avx2", "avxvnni"
+  std::string_view numerics;         // levels of the same numerics give the same bits
   MatmulFn matmul[64] = {};          // by TensorType id; null: no kernel for this type
   DequantizeFn dequantize[64] = {};  // one row of n weights to floats
 

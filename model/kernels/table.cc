@@ -14,7 +14,7 @@ namespace {
 const KernelTable& scalar_table() {
   static const KernelTable table = [] {
     KernelTable t{};
-    t.level = "scalar";
+    t.level = t.numerics = "scalar";
     fill_scalar_matmul(t);
     fill_scalar_ops(t);
     return t;
@@ -34,7 +34,7 @@ bool has_avx2() {
 const KernelTable& avx2_table() {
   static const KernelTable table = [] {
     KernelTable t = scalar_table();
-    t.level = "avx2";
+    t.level = t.numerics = "avx2";
     fill_avx2_legacy(t);
     fill_avx2_k(t);
     fill_avx2_convert(t);

@@ -76,6 +76,7 @@ class SchedulerTest : public testing::Test {
     options.threads = 2;
     options.kv_memory_bytes = kv_memory;
     options.context_tokens = context;
+    options.kv_store = kv_store_;
     scheduler_ = std::make_unique<Scheduler>(options);
     scheduler_->start();
     for (int i = 0; i < 6000 && scheduler_->status().phase == EngineStatus::Phase::kLoading; i++)
@@ -105,6 +106,7 @@ class SchedulerTest : public testing::Test {
   }
 
   std::string model_ = std::string(LLMD_SOURCE_DIR) + "/demo/llmd-demo.gguf";
+  std::string kv_store_;
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t id_ = 0;
 };
@@ -245,6 +247,76 @@ TEST_F(SchedulerTest, ComputesAPromptOnce_WhenManyAskAtTheSameTime) {
   for (auto& sink : sinks) ASSERT_TRUE(sink->wait());
   EXPECT_EQ(sinks[0]->usage_.cached_tokens, 0);
   for (size_t i = 1; i < sinks.size(); i++) EXPECT_GE(sinks[i]->usage_.cached_tokens, 1100);
+}
+
+// The pages come from disk after the restart, and from memory where there is none: the answers are the same.
+TEST_F(SchedulerTest, FindsAConversationInTheStore_AfterARestart) {
+  kv_store_ = testing::TempDir() + "llmd_scheduler_kv_" + std::to_string(getpid());
+  std::filesystem::remove_all(kv_store_);
+  start();
+  GenerationRequest wanted = long_request(kQuestions[0], 700);
+  int32_t prompt = static_cast<int32_t>(wanted.prompt_tokens.size());
+  ASSERT_TRUE(submit(wanted)->wait());
+  std::shared_ptr<Collector> remembered = submit(wanted);
+  ASSERT_TRUE(remembered->wait());
+  for (int i = 0; i < 1000 && (!scheduler_->idle() || scheduler_->kv_store().pending > 0); i++)
+    std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(scheduler_->kv_store().pending, 0u);
+  EXPECT_GT(scheduler_->kv_store().pages_written, 2u);
+  scheduler_.reset();
+
+  start();
+  std::shared_ptr<Collector> again = submit(wanted);
+  ASSERT_TRUE(again->wait());
+  EXPECT_EQ(again->usage_.cached_tokens, prompt - 1);
+  EXPECT_EQ(again->text_, remembered->text_);
+  scheduler_.reset();
+
+  // Damaged records are computed anew.
+  for (const auto& entry : std::filesystem::directory_iterator(kv_store_)) {
+    std::fstream file(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(5000);
+    file.put('x');
+  }
+  start();
+  std::shared_ptr<Collector> anew = submit(wanted);
+  ASSERT_TRUE(anew->wait());
+  EXPECT_FALSE(anew->error_.has_value());
+  EXPECT_EQ(anew->usage_.cached_tokens, 0);
+  scheduler_.reset();
+  std::filesystem::remove_all(kv_store_);
+}
+
+// With the KV of one context and a store, pages go and come back, and every prompt is computed once.
+TEST_F(SchedulerTest, BringsPagesBack_WhenMemoryHoldsOneConversation) {
+  kv_store_ = testing::TempDir() + "llmd_scheduler_swap_" + std::to_string(getpid());
+  std::filesystem::remove_all(kv_store_);
+  uint64_t page = 6 * (64 + 16) * 2 * 256;
+  start(page * 4, 1024);
+  std::vector<std::string> texts;
+  for (int round = 0; round < 3; round++) {
+    for (size_t i = 0; i < 3; i++) {
+      GenerationRequest wanted = long_request(kQuestions[i], 700, 20);
+      for (int32_t& token : wanted.prompt_tokens)
+        token = token == wanted.prompt_tokens[2] ? 400 + static_cast<int32_t>(i) : token;
+      int32_t prompt = static_cast<int32_t>(wanted.prompt_tokens.size());
+      std::shared_ptr<Collector> sink = submit(std::move(wanted));
+      ASSERT_TRUE(sink->wait());
+      ASSERT_FALSE(sink->error_.has_value());
+      for (int k = 0; k < 1000 && (!scheduler_->idle() || scheduler_->kv_store().pending > 0); k++)
+        std::this_thread::sleep_for(10ms);
+      if (round == 0) continue;
+      EXPECT_EQ(sink->usage_.cached_tokens, prompt - 1);
+      if (round == 1) {
+        texts.push_back(sink->text_);
+      } else {
+        EXPECT_EQ(sink->text_, texts[i]);
+      }
+    }
+  }
+  EXPECT_GT(scheduler_->kv_store().pages_loaded, 6u);
+  scheduler_.reset();
+  std::filesystem::remove_all(kv_store_);
 }
 
 TEST_F(SchedulerTest, KeepsWhatACancelledRequestHasComputed) {
