@@ -24,6 +24,7 @@ nlohmann::ordered_json plan_json(const MemoryPlan& plan) {
           {"full_bytes", plan.full_bytes},
           {"context_tokens", plan.context_tokens},
           {"kv_tokens", plan.kv_tokens},
+          {"kv_token_bytes", plan.kv_token_bytes},
           {"prefill_chunk", plan.prefill_chunk},
           {"pool_experts", plan.pool_slots},
           {"experts", plan.experts_total},

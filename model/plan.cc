@@ -103,7 +103,9 @@ Result<MemoryPlan> make_plan(const PlanRequest& request, Architecture& architect
   plan.http_bytes = request.http_bytes;
   plan.process_bytes = process_for(model, request.threads);
 
-  uint64_t page = KvLayout(architecture.kv_streams(request.kv_type)).page_bytes();
+  KvLayout kv(architecture.kv_streams(request.kv_type));
+  uint64_t page = kv.page_bytes();
+  plan.kv_token_bytes = kv.bytes_per_token();
   uint64_t one_context = round_up(static_cast<uint64_t>(plan.context_tokens), kKvPageTokens) / kKvPageTokens * page;
   plan.kv_bytes = request.kv_memory_bytes.value_or(std::max(one_context, request.memory_bytes / 10)) / page * page;
   if (plan.kv_bytes < one_context)
@@ -146,7 +148,8 @@ std::string plan_table(const MemoryPlan& plan) {
   };
   line("core weights", plan.core_bytes, "attention, shared experts, routers, embeddings; pinned");
   line("KV", plan.kv_bytes,
-       std::to_string(plan.kv_tokens) + " tokens; one context is " + std::to_string(plan.context_tokens));
+       std::to_string(plan.kv_tokens) + " tokens of " + std::to_string(plan.kv_token_bytes) +
+           " bytes; one context is " + std::to_string(plan.context_tokens));
   line("activations, staging", plan.activation_bytes,
        "prefill chunks of " + std::to_string(plan.prefill_chunk) + " tokens");
   line("expert pool", plan.pool_bytes,

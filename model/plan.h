@@ -38,6 +38,7 @@ struct MemoryPlan {
   uint64_t full_bytes = 0;   // the budget from which on every expert is resident
   int32_t context_tokens = 0;
   uint64_t kv_tokens = 0;  // tokens that the KV partition holds, over all requests
+  uint64_t kv_token_bytes = 0;
   int32_t prefill_chunk = 0;
   PoolLayout pool;
   uint64_t expert_bytes_total = 0, expert_bytes_token = 0;

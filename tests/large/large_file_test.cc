@@ -46,6 +46,27 @@ TEST_F(LargeModel, IsPlanned_WithinTheBudget) {
   EXPECT_GT(used, 0.97 * static_cast<double>(plan.pool_bytes));
 }
 
+// 64,000 tokens take 4.19 GiB in f16, and no page beyond them is planned.
+TEST_F(LargeModel, TakesAnExactNumberOfBytes_ForAContext) {
+  struct Case {
+    KvType type;
+    uint64_t bytes;  // 61 layers of 576 values
+  };
+  for (const Case& c : {Case{KvType::kF16, 70'272}, Case{KvType::kQ8_0, 37'332}, Case{KvType::kF32, 140'544}}) {
+    RuntimeOptions options;
+    options.plan.memory_bytes = 40ull << 30;
+    options.plan.threads = 2;
+    options.plan.context_tokens = 64'000;
+    options.plan.kv_memory_bytes = 64'000 * c.bytes;
+    options.plan.kv_type = c.type;
+    auto runtime = Runtime::open(*model_, options);
+    ASSERT_TRUE(runtime.ok()) << runtime.error().to_string();
+    EXPECT_EQ((*runtime)->plan().kv_token_bytes, c.bytes);
+    EXPECT_EQ((*runtime)->plan().kv_bytes, 64'000 * c.bytes);
+    EXPECT_EQ((*runtime)->plan().kv_tokens, 64'000u);
+  }
+}
+
 TEST_F(LargeModel, IsRefusedWithTheNumbers_WhenTheBudgetIsTooSmall) {
   auto runtime = plan(8ull << 30);
   ASSERT_FALSE(runtime.ok());
