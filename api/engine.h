@@ -8,12 +8,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "io/result.h"
 #include "model/sampler.h"
+#include "model/sampler_logprobs.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace llmd {
@@ -29,6 +31,14 @@ struct GenerationRequest {
   uint64_t cache_space = 0;        // only requests of the same space share what was computed
   int32_t priority = 0;            // the lowest goes first; who waits gains one every 10 seconds
   double deadline_seconds = 0;     // from submit() on; then "deadline_exceeded". 0: none
+  std::optional<int32_t> top_logprobs;  // log-probabilities are wanted, with as many of the likeliest tokens
+};
+
+/// One token of an answer, and what it adds to the text (sent with it, or later).
+struct GeneratedToken {
+  int32_t id = -1;        // -1: no token; the end releases text that was held back
+  size_t text_bytes = 0;  // of the text that the token completes; 0: an unfinished character
+  std::optional<TokenLogprobs> logprobs;
 };
 
 struct GenerationUsage {
@@ -43,7 +53,7 @@ class GenerationSink {
   virtual void on_progress(int32_t processed, int32_t total) = 0;
   /// Text that may be sent: valid UTF-8, stop strings already held back; may be empty for a token that completes
   /// nothing.
-  virtual void on_text(std::string_view text, int32_t token) = 0;
+  virtual void on_text(std::string_view text, const GeneratedToken& token) = 0;
   virtual void on_finish(FinishReason reason, const GenerationUsage& usage) = 0;
   virtual void on_error(const Error& error) = 0;
 };

@@ -29,7 +29,7 @@ void Mailbox::on_progress(int32_t processed, int32_t total) {
   put([&](Events& events) { events.progress = std::pair(processed, total); });
 }
 
-void Mailbox::on_text(std::string_view text, int32_t /*token*/) {
+void Mailbox::on_text(std::string_view text, const GeneratedToken& /*token*/) {
   if (text.empty()) return;
   put([&](Events& events) {
     if (events.text.size() + text.size() > bytes_max_) {

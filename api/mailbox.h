@@ -36,7 +36,7 @@ class Mailbox final : public GenerationSink {
   void detach();
 
   void on_progress(int32_t processed, int32_t total) override;
-  void on_text(std::string_view text, int32_t token) override;
+  void on_text(std::string_view text, const GeneratedToken& token) override;
   void on_finish(FinishReason reason, const GenerationUsage& usage) override;
   void on_error(const Error& error) override;
 

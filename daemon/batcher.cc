@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace llmd {
 namespace {
@@ -24,7 +25,9 @@ class Batcher::RowSink final : public LogitsSink {
   void on_logits(size_t row, std::span<const float> logits) override {
     for (Request* request : requests_) {
       if (request->sequence.get() != rows_[row].sequence) continue;
-      request->sampled = request->sampler->sample(logits);
+      request->sampled = request->sampler->sample(logits, request->tokens, request->generated());
+      if (request->request.top_logprobs)
+        request->logprobs = token_logprobs(logits, *request->sampled, *request->request.top_logprobs);
       return;
     }
   }
@@ -38,7 +41,10 @@ Batcher::Batcher(const LoadedModel& model, KvStore* store)
     : runtime_(*model.runtime),
       tokenizer_(*model.tokenizer),
       store_(store),
-      context_tokens_(runtime_.plan().context_tokens) {
+      context_tokens_(runtime_.plan().context_tokens),
+      sampler_workspace_(runtime_.shape().vocab) {
+  for (int32_t id = 0; id < tokenizer_.vocab_size(); id++)
+    if (tokenizer_.is_end_of_generation(id)) end_ids_.push_back(id);
   size_t rows = static_cast<size_t>(runtime_.step().rows_max());
   rows_.reserve(rows);
   row_errors_.reserve(rows);
@@ -63,7 +69,7 @@ bool Batcher::admit(std::unique_ptr<Request>& request) {
   Request& r = *request;
   size_t longest = static_cast<size_t>(std::min(context_tokens_, r.prompt() + r.request.tokens_max));
   r.sequence = std::make_unique<KvSequence>(runtime_.kv(), context_tokens_);
-  r.sampler.emplace(r.request.sampling, runtime_.shape().vocab);
+  r.sampler.emplace(r.request.sampling, end_ids_, sampler_workspace_);
   r.tokens.reserve(longest);
   r.forms.reserve(longest);
   r.tokens.assign(r.request.prompt_tokens.begin(), r.request.prompt_tokens.end());
@@ -361,14 +367,17 @@ void Batcher::hand_out(std::span<const Row> rows, std::span<const std::optional<
 
 void Batcher::accept_token(Request& request, int32_t token) {
   if (request.generated() == 0) request.first_token_at = now_seconds();
-  if (tokenizer_.is_end_of_generation(token)) {
+  if (request.sampler->ends(token)) {
     request.tokens.push_back(token);
     finish(request, FinishReason::kStop);
     return;
   }
   request.tokens.push_back(token);
-  std::string text = request.stops.add(request.detokenizer.add(tokenizer_.token_bytes(token)));
-  request.sink->on_text(text, token);
+  std::string text = request.detokenizer.add(tokenizer_.token_bytes(token));
+  GeneratedToken generated{token, text.size(), std::exchange(request.logprobs, {})};
+  // Stop strings count from min_tokens on: what comes before is neither looked at nor held back.
+  if (request.generated() > request.request.sampling.min_tokens) text = request.stops.add(text);
+  request.sink->on_text(text, generated);
   if (request.stops.stopped())
     finish(request, FinishReason::kStop);
   else if (request.generated() >= request.request.tokens_max ||
@@ -380,7 +389,7 @@ void Batcher::finish(Request& request, FinishReason reason) {
   request.detokenizer.finish();
   if (!request.stops.stopped()) {
     std::string held = request.stops.finish();
-    if (!held.empty()) request.sink->on_text(held, -1);
+    if (!held.empty()) request.sink->on_text(held, {});
   }
   GenerationUsage usage;
   usage.prompt_tokens = request.prompt();

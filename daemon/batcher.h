@@ -93,6 +93,8 @@ class Batcher {
   const Tokenizer& tokenizer_;
   KvStore* store_;
   const int32_t context_tokens_;
+  std::vector<int32_t> end_ids_;  // of the model: what ends a generation
+  SamplerWorkspace sampler_workspace_;
   bool output_invalid_ = false;
   BatchCounters counters_;
   uint64_t layers_since_step_ = 0;

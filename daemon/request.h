@@ -47,6 +47,7 @@ struct Request {
   int32_t cached = 0;               // prompt tokens that were
   bool ended = false;               // the sink has heard the end, or the client is gone
   std::optional<int32_t> sampled;   // by the step at hand
+  std::optional<TokenLogprobs> logprobs;  // of `sampled`
   double admitted_at = 0, first_token_at = 0;
 
   int32_t prompt() const { return static_cast<int32_t>(request.prompt_tokens.size()); }

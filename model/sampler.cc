@@ -50,6 +50,10 @@ SamplerWorkspace::SamplerWorkspace(int32_t vocab_size) {
 
 Sampler::Sampler(const SamplingParams& params, std::span<const int32_t> end_ids, SamplerWorkspace& workspace)
     : params_(params), end_ids_(end_ids), workspace_(&workspace) {
+  const auto known = [&](int32_t id) { return id >= 0 && static_cast<size_t>(id) < workspace.row.size(); };
+  for (const TokenBias& entry : params.logit_bias) LLMD_CHECK(known(entry.id));
+  for (int32_t id : params.stop_token_ids) LLMD_CHECK(known(id));
+  for (int32_t id : end_ids) LLMD_CHECK(known(id));
   uint64_t seed = params.seed;
   for (uint64_t& word : state_) word = mix(seed);
 }

@@ -97,7 +97,7 @@ TEST_F(ChatExchangeTest, CancelsWhenDestroyed_AndHearsNothingMore) {
   EXPECT_TRUE(engine_.cancelled(1));
   auto mailbox = std::make_shared<Mailbox>(100, [&wakes] { ++wakes; });
   mailbox->detach();
-  mailbox->on_text("late", 1);
+  mailbox->on_text("late", {1, 4, {}});
   EXPECT_EQ(wakes, 1);
 }
 

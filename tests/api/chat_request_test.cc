@@ -177,8 +177,8 @@ TEST(ChatRequest, TakesNullAsAbsent_ForEveryOptionalField) {
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_FALSE(result->tokens_max.has_value());
   EXPECT_FALSE(result->has_seed);
-  EXPECT_EQ(result->sampling.temperature, 1.0f);
-  EXPECT_EQ(result->sampling.top_p, 1.0f);
+  EXPECT_EQ(result->sampling.temperature, SamplingParams().temperature);
+  EXPECT_EQ(result->sampling.top_p, SamplingParams().top_p);
 }
 
 TEST(ChatRequest, TakesWhatChangesNothing) {

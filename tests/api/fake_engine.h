@@ -155,7 +155,7 @@ class FakeEngine final : public Engine {
     if (const auto sink = sink_of(id)) sink->on_progress(processed, total);
   }
   void say(uint64_t id, std::string_view text) {
-    if (const auto sink = sink_of(id)) sink->on_text(text, 1);
+    if (const auto sink = sink_of(id)) sink->on_text(text, {1, text.size(), {}});
   }
   void finish(uint64_t id, FinishReason reason = FinishReason::kStop) {
     const auto sink = sink_of(id);

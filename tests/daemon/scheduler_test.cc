@@ -24,7 +24,7 @@ class Collector final : public GenerationSink {
     std::lock_guard lock(mutex_);
     progress_ = processed;
   }
-  void on_text(std::string_view text, int32_t) override {
+  void on_text(std::string_view text, const GeneratedToken&) override {
     std::lock_guard lock(mutex_);
     text_ += text;
     if (pieces_++ == 0) first_piece_number_ = ++events_;

@@ -8,6 +8,8 @@
 #include <limits>
 #include <random>
 
+#include "model/sampler_logprobs.h"
+
 namespace llmd {
 namespace {
 
@@ -416,6 +418,31 @@ TEST(SamplerMath, SumsInLogSpace_WithoutOverflow) {
   EXPECT_NEAR(log_sum_exp(large), 5000 + std::log(1000.0), 1e-12);
   const std::vector<float> small = {-5000, kForbidden};
   EXPECT_NEAR(log_sum_exp(small), -5000, 1e-12);
+}
+
+// ---- log-probabilities ----
+
+TEST(TokenLogprobs, AreThoseOfTheWholeDistribution) {
+  for (uint64_t seed = 0; seed < 60; seed++) {
+    Random random(seed);
+    const int vocab = random.one_of({1, 3, 20, 21, 1000});
+    const std::vector<float> logits = random.logits(vocab);
+    std::vector<Entry> entries;
+    for (int32_t i = 0; i < vocab; i++) entries.push_back({i, logits[static_cast<size_t>(i)]});
+    sort_likeliest_first(entries);
+    long double sum = 0;
+    for (const Entry& entry : entries) sum += std::exp(static_cast<long double>(entry.logit - entries[0].logit));
+    const int32_t chosen = random.below(vocab), top = random.below(kTopLogprobsMax + 1);
+    const TokenLogprobs out = token_logprobs(logits, chosen, top);
+    const auto exact = [&](double logit) { return static_cast<double>(logit - entries[0].logit - std::log(sum)); };
+    EXPECT_EQ(out.chosen.id, chosen);
+    EXPECT_NEAR(out.chosen.logprob, exact(logits[static_cast<size_t>(chosen)]), 1e-9);
+    ASSERT_EQ(out.top_count, std::min(top, vocab)) << "seed " << seed;
+    for (size_t i = 0; i < static_cast<size_t>(out.top_count); i++) {
+      EXPECT_EQ(out.top[i].id, entries[i].id) << "seed " << seed;
+      EXPECT_NEAR(out.top[i].logprob, exact(entries[i].logit), 1e-9);
+    }
+  }
 }
 
 }  // namespace
