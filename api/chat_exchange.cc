@@ -12,7 +12,8 @@ ChatExchange::ChatExchange(Engine& engine, PreparedChat chat, const HttpOptions&
     : engine_(engine),
       chat_(std::move(chat)),
       options_(options),
-      mailbox_(std::make_shared<Mailbox>(options.send_bytes_max, std::move(wake))) {
+      mailbox_(std::make_shared<Mailbox>(options.send_bytes_max, std::move(wake))),
+      logprobs_(chat_.generation.top_logprobs.has_value()) {
   summary_.usage.prompt_tokens = static_cast<int32_t>(chat_.generation.prompt_tokens.size());
 }
 
@@ -46,6 +47,14 @@ void ChatExchange::poll(Clock::time_point now) {
     add_stream_events(events, now);
   } else {
     text_ += events.text;
+    add_logprobs(events, logprob_text_);
+    if (logprob_text_.size() > options_.logprobs_bytes_max) {
+      cancel_generation();
+      return fail(client_error("reply_too_large",
+                               "The log-probabilities take more than " + std::to_string(options_.logprobs_bytes_max) +
+                                   " bytes: ask for fewer tokens or fewer top_logprobs, or stream.",
+                               "logprobs"));
+    }
   }
   if (events.error) {
     generation_.reset();
@@ -70,7 +79,16 @@ void ChatExchange::add_stream_events(Mailbox::Events& events, Clock::time_point 
     const double seconds = std::chrono::duration<double>(now - started_).count();
     out_ += chat_.reply.progress_event(events.progress->first, events.progress->second, seconds);
   }
-  if (!events.text.empty()) out_ += chat_.reply.content_event(events.text);
+  std::string logprobs;
+  add_logprobs(events, logprobs);
+  if (!events.text.empty() || !logprobs.empty()) out_ += chat_.reply.content_event(events.text, logprobs);
+}
+
+void ChatExchange::add_logprobs(const Mailbox::Events& events, std::string& to) const {
+  for (const TokenLogprobs& logprobs : events.logprobs) {
+    if (!to.empty()) to += ',';
+    to += logprob_json(engine_.tokenizer(), logprobs);
+  }
 }
 
 void ChatExchange::finish(const Mailbox::Finish& finish) {
@@ -84,7 +102,7 @@ void ChatExchange::finish(const Mailbox::Finish& finish) {
     return;
   }
   HttpReply reply;
-  reply.body = chat_.reply.whole(text_, finish.reason, finish.usage);
+  reply.body = chat_.reply.whole(text_, logprobs_ ? &logprob_text_ : nullptr, finish.reason, finish.usage);
   if (head_made_) {
     out_ += reply.body;
   } else {

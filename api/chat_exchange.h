@@ -71,6 +71,7 @@ class ChatExchange {
   void fail(const Error& error);
   void finish(const Mailbox::Finish& finish);
   void add_stream_events(Mailbox::Events& events, Clock::time_point now);
+  void add_logprobs(const Mailbox::Events& events, std::string& to) const;
 
   Engine& engine_;
   PreparedChat chat_;
@@ -78,7 +79,9 @@ class ChatExchange {
   std::shared_ptr<Mailbox> mailbox_;
   std::optional<uint64_t> generation_;  // set while the engine runs it
 
-  std::string text_;  // non-streamed answer so far
+  const bool logprobs_;       // were asked for
+  std::string text_;          // non-streamed answer so far
+  std::string logprob_text_;  // its log-probabilities, as JSON elements
   std::optional<HttpReply> whole_, head_;
   std::string out_;  // of the body
   bool head_made_ = false, finished_ = false, broken_ = false, close_after_ = false, cancelled_ = false;

@@ -24,6 +24,17 @@ ordered_json usage_json(const GenerationUsage& usage) {
           {"completion_tokens_details", {{"reasoning_tokens", 0}}}};
 }
 
+// Puts the elements in the place of choices[0].logprobs. They are text already, since as a document they would take
+// many times as much. In a JSON text no string can hold the mark: its quotes would be escaped.
+std::string with_logprobs(std::string json, std::string_view elements) {
+  constexpr std::string_view kMark = "\"logprobs\":null";
+  const size_t at = json.find(kMark);
+  if (at == std::string::npos) return json;
+  std::string member = "\"logprobs\":{\"content\":[";
+  member.append(elements).append("],\"refusal\":null}");
+  return json.replace(at, kMark.size(), member);
+}
+
 }  // namespace
 
 std::string sse_event(std::string_view json) {
@@ -55,8 +66,9 @@ std::string ChatReply::role_event() const {
   return sse_event(dump(chunk({{"role", "assistant"}, {"content", ""}}, nullptr)));
 }
 
-std::string ChatReply::content_event(std::string_view text) const {
-  return sse_event(dump(chunk({{"content", text}}, nullptr)));
+std::string ChatReply::content_event(std::string_view text, std::string_view logprobs) const {
+  std::string json = dump(chunk({{"content", text}}, nullptr));
+  return sse_event(logprobs.empty() ? json : with_logprobs(std::move(json), logprobs));
 }
 
 std::string ChatReply::progress_event(int32_t processed, int32_t total, double seconds) const {
@@ -76,7 +88,8 @@ std::string ChatReply::usage_event(const GenerationUsage& usage) const {
   return sse_event(dump(out));
 }
 
-std::string ChatReply::whole(std::string_view text, FinishReason reason, const GenerationUsage& usage) const {
+std::string ChatReply::whole(std::string_view text, const std::string* logprobs, FinishReason reason,
+                             const GenerationUsage& usage) const {
   ordered_json choice;
   choice["index"] = 0;
   choice["message"] = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
@@ -90,7 +103,8 @@ std::string ChatReply::whole(std::string_view text, FinishReason reason, const G
   out["choices"] = ordered_json::array();
   out["choices"].push_back(std::move(choice));
   out["usage"] = usage_json(usage);
-  return dump(out) + "\n";
+  std::string json = dump(out);
+  return (logprobs != nullptr ? with_logprobs(std::move(json), *logprobs) : json) + "\n";
 }
 
 }  // namespace llmd

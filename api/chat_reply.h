@@ -19,12 +19,15 @@ class ChatReply {
   const std::string& id() const { return id_; }
 
   std::string role_event() const;
-  std::string content_event(std::string_view text) const;
+  /// `logprobs`: elements for choices[].logprobs.content, as JSON text separated by commas; empty: there are none.
+  std::string content_event(std::string_view text, std::string_view logprobs) const;
   std::string progress_event(int32_t processed, int32_t total, double seconds) const;
   std::string finish_event(FinishReason reason) const;
   std::string usage_event(const GenerationUsage& usage) const;
 
-  std::string whole(std::string_view text, FinishReason reason, const GenerationUsage& usage) const;
+  /// `logprobs`: as above; null: they were not asked for.
+  std::string whole(std::string_view text, const std::string* logprobs, FinishReason reason,
+                    const GenerationUsage& usage) const;
 
  private:
   nlohmann::ordered_json chunk(nlohmann::ordered_json delta, nlohmann::ordered_json finish_reason) const;

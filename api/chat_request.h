@@ -10,10 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/result.h"
 #include "model/sampler.h"
+#include "model/sampler_logprobs.h"
 
 namespace llmd {
 
@@ -22,7 +24,10 @@ struct ChatRequest {
   std::string model;                // empty: the served one
   std::optional<int32_t> tokens_max;
   SamplingParams sampling;
-  bool has_seed = false;  // else sampling.seed is to be drawn
+  bool has_seed = false;                                 // else sampling.seed is to be drawn
+  std::vector<std::pair<std::string, float>> text_bias;  // as sampling.logit_bias, for each token of a text
+  bool logprobs = false;
+  int32_t top_logprobs = 0;  // how many of the likeliest are wanted beside each token
   std::vector<std::string> stops;
   bool stream = false, include_usage = false, return_progress = false, cache_prompt = true;
   std::optional<bool> thinking;            // enable_thinking, thinking, or reasoning_effort "none"
@@ -30,8 +35,10 @@ struct ChatRequest {
   nlohmann::ordered_json template_kwargs;  // object
 };
 
-/// `strict`: a field that is not in the table is an error instead of being ignored.
-Result<ChatRequest> parse_chat_request(const nlohmann::ordered_json& body, bool strict);
+/// `strict`: a field that is not in the table is an error instead of being ignored. `defaults`: for what is not given.
+/// Token ids are not checked against a vocabulary.
+Result<ChatRequest> parse_chat_request(const nlohmann::ordered_json& body, bool strict,
+                                       const SamplingParams& defaults = {});
 
 /// Checks `messages` and returns it as templates want it: role developer is system, content is a string (null is "",
 /// text parts are joined), and only known keys are left (role, content, name, reasoning_content, tool_call_id,

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <random>
 
@@ -68,12 +69,50 @@ Status ChatService::load_prompt() {
 Result<ChatRequest> ChatService::parse(std::string& body) const {
   LLMD_ASSIGN_OR_RETURN(const nlohmann::ordered_json json, parse_json(body));
   body = std::string();
-  return parse_chat_request(json, options_.strict_params);
+  return parse_chat_request(json, options_.strict_params, engine_.info().sampling);
+}
+
+// What only the vocabulary can tell: which ids exist, what a text's tokens are, and that some token stays possible.
+Status ChatService::take_sampling(ChatRequest& request, GenerationRequest& generation) const {
+  const Tokenizer& tokenizer = engine_.tokenizer();
+  const int32_t vocab = tokenizer.vocab_size();
+  const auto unknown = [vocab](const char* param) {
+    return client_error(
+        "invalid_value",
+        std::string(param) + " names a token that is not among the model's " + std::to_string(vocab) + ".", param);
+  };
+  SamplingParams& sampling = request.sampling;
+  for (const auto& [text, bias] : request.text_bias)
+    for (int32_t id : tokenizer.encode(text, false, false)) sampling.logit_bias.push_back({id, bias});
+  bool forbids = false;
+  for (const TokenBias& entry : sampling.logit_bias) {
+    if (entry.id >= vocab) return unknown("logit_bias");
+    forbids |= std::isinf(entry.bias);
+  }
+  for (int32_t id : sampling.stop_token_ids)
+    if (id >= vocab) return unknown("stop_token_ids");
+  if (forbids) {
+    std::vector<bool> possible(static_cast<size_t>(vocab), true);
+    for (const TokenBias& entry : sampling.logit_bias)
+      if (std::isinf(entry.bias)) possible[static_cast<size_t>(entry.id)] = false;
+    if (sampling.min_tokens > 0)
+      for (int32_t id : sampling.stop_token_ids) possible[static_cast<size_t>(id)] = false;
+    bool some = false;
+    for (int32_t id = 0; id < vocab && !some; id++)
+      some = possible[static_cast<size_t>(id)] && !tokenizer.is_end_of_generation(id);
+    if (!some) return client_error("invalid_value", "logit_bias leaves no token to answer with.", "logit_bias");
+  }
+  if (!request.has_seed) sampling.seed = std::random_device{}() * 0x9e3779b97f4a7c15ull;
+  if (request.logprobs) generation.top_logprobs = request.top_logprobs;
+  generation.sampling = std::move(sampling);
+  return {};
 }
 
 Result<PreparedChat> ChatService::build(std::string& body, std::optional<HttpReply>& special) {
   LLMD_ASSIGN_OR_RETURN(ChatRequest request, parse(body));
   LLMD_RETURN_IF_ERROR(check_model(request.model));
+  GenerationRequest generation;
+  LLMD_RETURN_IF_ERROR(take_sampling(request, generation));
   LLMD_RETURN_IF_ERROR(load_prompt());
   const time_t seconds = time(nullptr);
   std::tm now{};
@@ -87,7 +126,6 @@ Result<PreparedChat> ChatService::build(std::string& body, std::optional<HttpRep
     special = context_length_reply(tokens_min, context_tokens, true);
     return client_error("context_length_exceeded", "", "messages");
   }
-  GenerationRequest generation;
   generation.prompt_tokens = engine_.tokenizer().encode(runs, true);
   const auto prompt_tokens = static_cast<int64_t>(generation.prompt_tokens.size());
   if (prompt_tokens == 0) return client_error("invalid_value", "The prompt has no tokens.", "messages");
@@ -97,8 +135,6 @@ Result<PreparedChat> ChatService::build(std::string& body, std::optional<HttpRep
   }
   const auto room = static_cast<int32_t>(context_tokens - prompt_tokens);
   generation.tokens_max = std::min(request.tokens_max.value_or(room), room);
-  generation.sampling = request.sampling;
-  if (!request.has_seed) generation.sampling.seed = std::random_device{}() * 0x9e3779b97f4a7c15ull;
   generation.stops = std::move(request.stops);
   for (std::string& stop : prompt_->stops()) generation.stops.push_back(std::move(stop));
   generation.cache_prompt = request.cache_prompt;

@@ -37,6 +37,7 @@ class ChatService {
  private:
   Result<ChatRequest> parse(std::string& body) const;
   Result<PreparedChat> build(std::string& body, std::optional<HttpReply>& special);
+  Status take_sampling(ChatRequest& request, GenerationRequest& generation) const;
   Status check_model(const std::string& name) const;
   Status load_prompt();
 

@@ -73,6 +73,7 @@ struct EngineInfo {
   int32_t context_tokens = 0;
   std::string chat_template;  // Jinja source; empty: none
   int64_t created_unix = 0;
+  SamplingParams sampling;  // what holds where a request says nothing
 };
 
 class Engine {

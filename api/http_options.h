@@ -26,6 +26,7 @@ struct HttpOptions {
   uint64_t body_bytes_max = 16ull << 20;         // one body; 413 beyond
   uint64_t body_bytes_total_max = 64ull << 20;   // all bodies being received or parsed; 503 beyond
   uint64_t send_bytes_max = 1ull << 20;          // text a stream's client may be behind; then it is cancelled
+  uint64_t logprobs_bytes_max = 8ull << 20;      // of a reply that is not streamed; then it is an error
   uint64_t body_bytes_per_second_min = 4 << 10;  // a body must come at this rate after body_grace
 
   milliseconds header_timeout{10'000};

@@ -29,10 +29,12 @@ void Mailbox::on_progress(int32_t processed, int32_t total) {
   put([&](Events& events) { events.progress = std::pair(processed, total); });
 }
 
-void Mailbox::on_text(std::string_view text, const GeneratedToken& /*token*/) {
-  if (text.empty()) return;
+void Mailbox::on_text(std::string_view text, const GeneratedToken& token) {
+  if (text.empty() && !token.logprobs) return;
   put([&](Events& events) {
-    if (events.text.size() + text.size() > bytes_max_) {
+    logprobs_.add(text.size(), token, events.logprobs);
+    if (events.text.size() + text.size() + events.logprobs.size() * sizeof(TokenLogprobs) > bytes_max_) {
+      events.logprobs.clear();
       events.overflow = true;
     } else {
       events.text += text;
@@ -41,7 +43,10 @@ void Mailbox::on_text(std::string_view text, const GeneratedToken& /*token*/) {
 }
 
 void Mailbox::on_finish(FinishReason reason, const GenerationUsage& usage) {
-  put([&](Events& events) { events.finish = Finish{reason, usage}; });
+  put([&](Events& events) {
+    logprobs_.finish(events.logprobs);
+    events.finish = Finish{reason, usage};
+  });
 }
 
 void Mailbox::on_error(const Error& error) {

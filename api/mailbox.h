@@ -1,9 +1,10 @@
 // Mailbox: the events of one generation on their way from the engine's thread to the http thread.
 //
 // The engine calls the GenerationSink side; take() is the http thread's. Events are merged (text is appended, only the
-// newest progress is kept), so what waits here is bounded: text beyond `bytes_max` is dropped and the box says so, and
-// its owner gives the generation up. `wake` is called, from the engine's thread, when the box stops being empty; it
-// must only post. After detach() it is never called again, so the owner may go while the engine still holds the box.
+// newest progress is kept), so what waits here is bounded: text and log-probabilities beyond `bytes_max` is dropped and
+// the box says so, and its owner gives the generation up. `wake` is called, from the engine's thread, when the box
+// stops being empty; it must only post. After detach() it is never called again, so the owner may go while the engine
+// still holds the box.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "api/chat_logprobs.h"
 #include "api/engine.h"
 
 namespace llmd {
@@ -24,6 +27,7 @@ class Mailbox final : public GenerationSink {
   };
   struct Events {
     std::string text;
+    std::vector<TokenLogprobs> logprobs;                  // of the tokens whose text has come, in order
     std::optional<std::pair<int32_t, int32_t>> progress;  // processed, total
     std::optional<Finish> finish;
     std::optional<Error> error;
@@ -47,6 +51,7 @@ class Mailbox final : public GenerationSink {
   const uint64_t bytes_max_;
   std::mutex mutex_;
   Events events_;
+  LogprobQueue logprobs_;
   bool woken_ = false;
   std::function<void()> wake_;
 };

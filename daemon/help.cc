@@ -94,7 +94,8 @@ std::string config_text(const Options& options) {
     }
     const std::string text = spec.get(options);
     if (text.empty()) continue;
-    const bool bare = (spec.kind == ValueKind::kInteger && text != "auto") || spec.kind == ValueKind::kShare;
+    const bool bare = text != "auto" && (spec.kind == ValueKind::kInteger || spec.kind == ValueKind::kShare ||
+                                         spec.kind == ValueKind::kNumber);
     out += config_key(spec) + " = " + (bare ? text : toml_string(text)) + "\n";
   }
   return out;

@@ -63,6 +63,12 @@ std::string get_auto_integer(const Options& options) {
   return options.*kMember ? std::to_string(*(options.*kMember)) : "auto";
 }
 
+std::string decimal(double value) {
+  std::array<char, 400> text{};
+  const auto printed = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  return {text.data(), printed.ptr};
+}
+
 template <auto kMember>
 Status set_share(Options& options, std::string_view name, std::string_view text) {
   LLMD_ASSIGN_OR_RETURN(options.*kMember, parse_share(name, text));
@@ -71,10 +77,20 @@ Status set_share(Options& options, std::string_view name, std::string_view text)
 
 template <auto kMember>
 std::string get_share(const Options& options) {
-  std::array<char, 400> text{};
-  const auto printed =
-      std::to_chars(text.data(), text.data() + text.size(), options.*kMember, std::chars_format::fixed);
-  return {text.data(), printed.ptr};
+  return decimal(options.*kMember);
+}
+
+template <auto kMember, int kMinimum, int kMaximum, bool kZero = true>
+Status set_number(Options& options, std::string_view name, std::string_view text) {
+  options.*kMember = std::nullopt;
+  if (text == "auto") return {};
+  LLMD_ASSIGN_OR_RETURN(options.*kMember, parse_number(name, text, kMinimum, kMaximum, kZero));
+  return {};
+}
+
+template <auto kMember>
+std::string get_number(const Options& options) {
+  return options.*kMember ? decimal(*(options.*kMember)) : "auto";
 }
 
 template <auto kMember>
@@ -227,7 +243,8 @@ constexpr uint32_t kServe = command_bit(Command::kServe), kPlan = command_bit(Co
                    kKv = command_bit(Command::kKv), kChat = command_bit(Command::kChat),
                    kEngine = kServe | kPlan | kEval | kBench;
 constexpr bool kSetting = true, kFlagOnly = false;
-constexpr int64_t kTokensMax = 1 << 24;
+constexpr int64_t kTokensMax = 1 << 24, kSamplingMax = std::numeric_limits<int32_t>::max();
+constexpr std::string_view kSamplingTable = "sampling-";
 
 using enum ValueKind;
 constexpr std::array kOptions = std::to_array<OptionSpec>({
@@ -275,6 +292,27 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      set_text<&Options::alias>, get_text<&Options::alias>},
     {"chat-template", "FILE", kText, kServe, kSetting, "", "a Jinja chat template instead of the model's own",
      set_path<&Options::chat_template_file>, get_text<&Options::chat_template_file>},
+    {"sampling-temperature", "N", kNumber, kServe, kSetting, "auto",
+     "for requests that do not say: 0 to 2 (auto: as the model file recommends, else 0.8)",
+     set_number<&Options::sampling_temperature, 0, 2>, get_number<&Options::sampling_temperature>},
+    {"sampling-top-k", "N", kInteger, kServe, kSetting, "auto", "the same for top_k, 0: off (40)",
+     set_auto_integer<&Options::sampling_top_k, 0, kSamplingMax>, get_auto_integer<&Options::sampling_top_k>},
+    {"sampling-top-p", "N", kNumber, kServe, kSetting, "auto", "the same for top_p, 1: off (0.95)",
+     set_number<&Options::sampling_top_p, 0, 1, false>, get_number<&Options::sampling_top_p>},
+    {"sampling-min-p", "N", kNumber, kServe, kSetting, "auto", "the same for min_p, 0: off (0.05)",
+     set_number<&Options::sampling_min_p, 0, 1>, get_number<&Options::sampling_min_p>},
+    {"sampling-typical-p", "N", kNumber, kServe, kSetting, "auto", "the same for typical_p (1: off)",
+     set_number<&Options::sampling_typical_p, 0, 1, false>, get_number<&Options::sampling_typical_p>},
+    {"sampling-repeat-penalty", "N", kNumber, kServe, kSetting, "auto", "the same for repeat_penalty (1: off)",
+     set_number<&Options::sampling_repeat_penalty, 0, 10, false>, get_number<&Options::sampling_repeat_penalty>},
+    {"sampling-repeat-last-n", "N", kInteger, kServe, kSetting, "auto",
+     "the same for repeat_last_n: the tokens that penalties see, -1: all (64)",
+     set_auto_integer<&Options::sampling_repeat_last_n, -1, kSamplingMax>,
+     get_auto_integer<&Options::sampling_repeat_last_n>},
+    {"sampling-presence-penalty", "N", kNumber, kServe, kSetting, "auto", "the same for presence_penalty (0)",
+     set_number<&Options::sampling_presence_penalty, -2, 2>, get_number<&Options::sampling_presence_penalty>},
+    {"sampling-frequency-penalty", "N", kNumber, kServe, kSetting, "auto", "the same for frequency_penalty (0)",
+     set_number<&Options::sampling_frequency_penalty, -2, 2>, get_number<&Options::sampling_frequency_penalty>},
     {"drain-seconds", "N", kInteger, kServe, kSetting, "20", "how long running answers may go on after SIGTERM",
      set_integer<&Options::drain_seconds, 0, 86400>, get_integer<&Options::drain_seconds>},
     {"state-dir", "DIR", kText, kServe, kSetting, "",
@@ -350,6 +388,7 @@ std::string environment_name(const OptionSpec& spec) {
 std::string config_key(const OptionSpec& spec) {
   std::string key(spec.flag);
   std::replace(key.begin(), key.end(), '-', '_');
+  if (spec.flag.substr(0, kSamplingTable.size()) == kSamplingTable) key[kSamplingTable.size() - 1] = '.';
   return key;
 }
 

@@ -28,6 +28,7 @@ enum class ValueKind {
   kText,     // a string
   kInteger,  // an integer, or "auto" where that is the default
   kShare,    // a number from 0 to 1
+  kNumber,   // a number, or "auto"
   kSize,     // an integer (bytes) or a string such as "64G"
   kList,     // an array of strings; on the command line, the flag again and again
   kSwitch,   // on the command line without a value; never a setting
@@ -60,7 +61,7 @@ const CommandSpec* find_command(std::string_view name);
 const CommandSpec& command_spec(Command command);
 
 std::string environment_name(const OptionSpec& spec);  // LLMD_KV_TYPE
-std::string config_key(const OptionSpec& spec);        // kv_type
+std::string config_key(const OptionSpec& spec);        // kv_type; --sampling-top-p: top_p of the table [sampling]
 
 /// `text` between double quotes, cut to a line's worth, control characters shown as '?'.
 std::string quoted(std::string_view text);

@@ -60,6 +60,17 @@ Result<int64_t> parse_integer(std::string_view name, std::string_view text, int6
   return value;
 }
 
+Result<double> parse_number(std::string_view name, std::string_view text, int minimum, int maximum, bool zero) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error == std::errc() && end == text.data() + text.size() && value >= minimum && value <= maximum &&
+      (zero || value != 0))
+    return value;
+  const std::string range = (zero ? " a number from " : " a number above ") + std::to_string(minimum) +
+                            (zero ? " to " : " and up to ") + std::to_string(maximum);
+  return usage_error(std::string(name) + ": " + quoted(text) + " is not" + range);
+}
+
 Result<double> parse_share(std::string_view name, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);

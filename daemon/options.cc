@@ -151,6 +151,11 @@ Status take_entry(const ConfigEntry& entry, const OptionSpec& spec, const std::s
     case ValueKind::kShare:
       if (entry.type != Type::kInteger && entry.type != Type::kNumber) wanted = "a number from 0 to 1";
       break;
+    case ValueKind::kNumber:
+      if (entry.type != Type::kInteger && entry.type != Type::kNumber &&
+          !(entry.type == Type::kText && entry.values[0] == "auto"))
+        wanted = "a number or \"auto\"";
+      break;
     case ValueKind::kSize:
       if (entry.type != Type::kInteger && entry.type != Type::kText) wanted = "a size such as \"64G\", or bytes";
       break;

@@ -63,6 +63,10 @@ struct Options {
   int32_t drain_seconds = 20;                    // how long running answers may take after SIGTERM
   uint64_t kv_store_bytes = uint64_t{64} << 30;  // what may lie in kv_store
   std::string state_directory;                   // --state-dir; empty: $STATE_DIRECTORY, or nothing is kept
+  // What holds where a request says nothing; auto: as the model file recommends, else llama.cpp's defaults.
+  std::optional<double> sampling_temperature, sampling_top_p, sampling_min_p, sampling_typical_p;
+  std::optional<double> sampling_repeat_penalty, sampling_presence_penalty, sampling_frequency_penalty;
+  std::optional<int32_t> sampling_top_k, sampling_repeat_last_n;
   LogLevel log_level = LogLevel::kInfo;
   std::string config_file;
   bool check_config = false, print_config = false;
@@ -121,6 +125,8 @@ std::string config_text(const Options& options);
 Result<uint64_t> parse_size(std::string_view name, std::string_view text);
 /// A whole decimal number within [minimum, maximum]. Errors: "usage".
 Result<int64_t> parse_integer(std::string_view name, std::string_view text, int64_t minimum, int64_t maximum);
+/// A decimal number within [minimum, maximum], such as "0.7"; without `zero` it is not 0. Errors: "usage".
+Result<double> parse_number(std::string_view name, std::string_view text, int minimum, int maximum, bool zero);
 /// A decimal number from 0 to 1, such as "0.01". Errors: "usage".
 Result<double> parse_share(std::string_view name, std::string_view text);
 

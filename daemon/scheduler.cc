@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "daemon/log.h"
+#include "daemon/sampling_defaults.h"
 #include "daemon/serve_limits.h"
 #include "io/process_memory.h"
 #include "model/heat_file.h"
@@ -149,6 +150,9 @@ Status Scheduler::load() {
                    : name && !name->empty() ? *name
                                             : std::filesystem::path(options_.model).stem().string();
   info_.context_tokens = model_.runtime->plan().context_tokens;
+  std::vector<std::string> warnings;
+  info_.sampling = sampling_defaults(options_, *model_.gguf, warnings);
+  for (const std::string& warning : warnings) spdlog::warn("{}", warning);
   info_.created_unix =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   if (const std::string* source = model_.gguf->get_string("tokenizer.chat_template")) info_.chat_template = *source;

@@ -40,7 +40,10 @@ class FakeTokenizer final : public Tokenizer {
     }
     return ids;
   }
-  std::string_view token_bytes(int32_t, bool) const override { return {}; }
+  std::string_view token_bytes(int32_t id, bool special) const override {
+    if (id == kBos || id == kEnd) return !special ? "" : id == kBos ? "<s>" : "<|end|>";
+    return std::string_view(bytes_).substr(static_cast<size_t>(id), 1);
+  }
   bool is_control(int32_t id) const override { return id >= kBos; }
   bool is_end_of_generation(int32_t id) const override { return id == kEnd; }
   int32_t vocab_size() const override { return 258; }
@@ -55,7 +58,12 @@ class FakeTokenizer final : public Tokenizer {
   int32_t longest_token_bytes() const override { return 7; }
 
  private:
-  std::string pre_ = "fake";
+  static std::string all_bytes() {
+    std::string out;
+    for (int byte = 0; byte < 256; byte++) out.push_back(static_cast<char>(byte));
+    return out;
+  }
+  std::string pre_ = "fake", bytes_ = all_bytes();
 };
 
 class FakeEngine final : public Engine {
@@ -156,6 +164,9 @@ class FakeEngine final : public Engine {
   }
   void say(uint64_t id, std::string_view text) {
     if (const auto sink = sink_of(id)) sink->on_text(text, {1, text.size(), {}});
+  }
+  void say(uint64_t id, std::string_view text, const GeneratedToken& token) {
+    if (const auto sink = sink_of(id)) sink->on_text(text, token);
   }
   void finish(uint64_t id, FinishReason reason = FinishReason::kStop) {
     const auto sink = sink_of(id);

@@ -318,6 +318,44 @@ TEST(Options, TakesAShareFromEverySource) {
   }
 }
 
+TEST(Options, TakesSamplingDefaults_FromFlagEnvironmentAndTable) {
+  const auto none = parse({"serve", "--model", "m"});
+  EXPECT_FALSE(none->sampling_temperature || none->sampling_top_k || none->sampling_presence_penalty);
+  const ConfigFile file(
+      "model = \"m\"\n[sampling]\ntemperature = 0.5\ntop_k = 20\ntop_p = 1\nrepeat_last_n = -1\nmin_p = \"auto\"\n"
+      "presence_penalty = -1.5\n");
+  const auto options =
+      parse({"serve", "--config", file.path(), "--sampling-top-k", "0"}, {{"LLMD_SAMPLING_REPEAT_PENALTY", "1.1"}});
+  ASSERT_TRUE(options.ok()) << options.error().message;
+  EXPECT_EQ(options->sampling_temperature, 0.5);
+  EXPECT_EQ(options->sampling_top_k, 0);
+  EXPECT_EQ(options->sampling_top_p, 1);
+  EXPECT_EQ(options->sampling_repeat_last_n, -1);
+  EXPECT_FALSE(options->sampling_min_p.has_value());
+  EXPECT_EQ(options->sampling_presence_penalty, -1.5);
+  EXPECT_EQ(options->sampling_repeat_penalty, 1.1);
+  EXPECT_THAT(config_text(*options), HasSubstr("sampling.temperature = 0.5\n"));
+  EXPECT_THAT(config_text(*options), HasSubstr("sampling.min_p = \"auto\"\n"));
+  const ConfigFile printed(config_text(*options));
+  const auto again = parse({"serve", "--config", printed.path()});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(config_text(*again), config_text(*options));
+}
+
+TEST(Options, RefusesSamplingDefaultsOutOfRange) {
+  for (const char* flag :
+       {"--sampling-temperature=2.1", "--sampling-top-k=-1", "--sampling-top-p=0", "--sampling-min-p=1.5",
+        "--sampling-typical-p=0", "--sampling-repeat-penalty=0", "--sampling-repeat-last-n=-2",
+        "--sampling-presence-penalty=3", "--sampling-frequency-penalty=x"})
+    EXPECT_FALSE(parse({"serve", "--model", "m", flag}).ok()) << flag;
+  const ConfigFile text("[sampling]\ntemperature = \"0.5\"\n");
+  EXPECT_THAT(parse_error({"serve", "--config", text.path()}).message,
+              HasSubstr(":2: sampling.temperature is a string; it takes a number"));
+  const ConfigFile unknown("[sampling]\ntemprature = 1\n");
+  EXPECT_THAT(parse_error({"serve", "--config", unknown.path()}).message,
+              HasSubstr("did you mean sampling.temperature"));
+}
+
 TEST(Options, TakesVerifyFlags) {
   const auto options = parse({"verify", "m.gguf", "--write", "--checksums", "sums", "--io", "threads"});
   ASSERT_TRUE(options.ok()) << options.error().message;
