@@ -59,7 +59,7 @@ Result<bool> boolean(const ordered_json& value, const std::string& name) {
 namespace {
 
 constexpr size_t kStopsMax = 16, kStopBytesMax = 4096;
-constexpr size_t kKwargsMax = 64;
+constexpr size_t kKwargsMax = 64, kShortTextMax = 1024;
 
 // One row's work: checks `value` (never null) and stores it.
 using Apply = Status (*)(const ordered_json& value, const std::string& name, ChatRequest& out);
@@ -108,6 +108,26 @@ Status set_stop(const ordered_json& value, const std::string& name, ChatRequest&
 template <bool ChatRequest::*kMember>
 Status set_flag(const ordered_json& value, const std::string& name, ChatRequest& out) {
   LLMD_ASSIGN_OR_RETURN(out.*kMember, boolean(value, name));
+  return {};
+}
+
+template <std::string ChatRequest::*kMember>
+Status set_short_text(const ordered_json& value, const std::string& name, ChatRequest& out) {
+  if (!value.is_string()) return wrong_value(name, " must be a string.");
+  out.*kMember = value.get<std::string>();
+  if ((out.*kMember).size() > kShortTextMax)
+    return wrong_value(name, " must have at most " + std::to_string(kShortTextMax) + " bytes.");
+  return {};
+}
+
+Status set_priority(const ordered_json& value, const std::string& name, ChatRequest& out) {
+  LLMD_ASSIGN_OR_RETURN(const int64_t priority, integer_in(value, name, -1000, 1000));
+  out.priority = static_cast<int32_t>(priority);
+  return {};
+}
+
+Status set_deadline(const ordered_json& value, const std::string& name, ChatRequest& out) {
+  LLMD_ASSIGN_OR_RETURN(out.deadline_seconds, number_in(value, name, 0.001, 1e9));
   return {};
 }
 
@@ -230,6 +250,9 @@ const std::unordered_map<std::string_view, Apply>& field_table() {
       {"stream", set_flag<&ChatRequest::stream>}, {"stream_options", set_stream_options},
       {"return_progress", set_flag<&ChatRequest::return_progress>},
       {"cache_prompt", set_flag<&ChatRequest::cache_prompt>},
+      {"cache_salt", set_short_text<&ChatRequest::cache_salt>},
+      {"prompt_cache_key", set_short_text<&ChatRequest::cache_key>},
+      {"priority", set_priority}, {"deadline_seconds", set_deadline},
       {"enable_thinking", set_enable_thinking}, {"thinking", set_thinking},
       {"reasoning_effort", set_reasoning_effort}, {"chat_template_kwargs", set_template_kwargs},
       {"response_format", set_response_format}, {"modalities", set_modalities}, {"tool_choice", set_tool_choice},
@@ -242,7 +265,7 @@ const std::unordered_map<std::string_view, Apply>& field_table() {
       {"return_tokens", only_off}, {"documents", only_off}, {"echo", only_off}, {"use_beam_search", only_off},
       {"structured_outputs", only_off}, {"guided_json", only_off}, {"guided_regex", only_off},
       {"guided_choice", only_off}, {"guided_grammar", only_off}, {"logits_processors", only_off},
-      {"prompt_logprobs", only_off}, {"cache_salt", only_off},
+      {"prompt_logprobs", only_off},
       {"best_of", only_one},
       {"length_penalty", only_one}, {"add_generation_prompt", only_true},
       {"top_n_sigma", only_negative}, {"adaptive_target", only_negative},
@@ -257,8 +280,8 @@ const std::unordered_map<std::string_view, Apply>& field_table() {
       {"dynatemp_exponent", ignore}, {"adaptive_decay", ignore},
       // Harmless.
       {"user", ignore}, {"safety_identifier", ignore}, {"metadata", ignore}, {"service_tier", ignore},
-      {"prompt_cache_key", ignore}, {"prompt_cache_retention", ignore}, {"verbosity", ignore},
-      {"parallel_tool_calls", ignore}, {"id_slot", ignore}, {"timings_per_token", ignore}, {"priority", ignore},
+      {"prompt_cache_retention", ignore}, {"verbosity", ignore},
+      {"parallel_tool_calls", ignore}, {"id_slot", ignore}, {"timings_per_token", ignore},
       {"reasoning_format", ignore}, {"sse_ping_interval", ignore}, {"request_id", ignore},
   };
   return table;

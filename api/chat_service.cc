@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <ctime>
 #include <random>
 
 #include "api/api_error.h"
 #include "api/json_input.h"
+#include "kv/sha256.h"
 
 namespace llmd {
 
@@ -23,6 +25,16 @@ int64_t least_tokens(const std::vector<TextRun>& runs, int64_t longest_token_byt
   int64_t bytes = 0;
   for (const TextRun& run : runs) bytes += static_cast<int64_t>(run.text.size());
   return (bytes + longest_token_bytes - 1) / longest_token_bytes;
+}
+
+/// Where a request's prefixes are looked for: another for every salt and key that clients name.
+uint64_t cache_space(const ChatRequest& request) {
+  if (request.cache_salt.empty() && request.cache_key.empty()) return 0;
+  const std::string text = std::to_string(request.cache_salt.size()) + ":" + request.cache_salt + request.cache_key;
+  const Sha256 digest = sha256(std::as_bytes(std::span(text)));
+  uint64_t space = 0;
+  std::memcpy(&space, digest.data(), sizeof space);
+  return space;
 }
 
 }  // namespace
@@ -138,6 +150,9 @@ Result<PreparedChat> ChatService::build(std::string& body, std::optional<HttpRep
   generation.stops = std::move(request.stops);
   for (std::string& stop : prompt_->stops()) generation.stops.push_back(std::move(stop));
   generation.cache_prompt = request.cache_prompt;
+  generation.cache_space = cache_space(request);
+  generation.priority = request.priority;
+  generation.deadline_seconds = request.deadline_seconds;
   return PreparedChat{std::move(generation), ChatReply(random_id("chatcmpl-"), seconds, engine_.info().model_id),
                       request.stream, request.include_usage, request.return_progress};
 }

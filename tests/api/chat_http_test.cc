@@ -1,3 +1,4 @@
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,27 @@ TEST_F(ChatHttpTest, AnswersWhole_WhenNotStreamed) {
   EXPECT_EQ(body["usage"]["prompt_tokens"], engine_.request(1).prompt_tokens.size());
   EXPECT_EQ(body["usage"]["completion_tokens"], 3);
   EXPECT_EQ(body["usage"]["prompt_tokens_details"]["cached_tokens"], 1);
+}
+
+TEST_F(ChatHttpTest, TellsTheEngine_WhatMayBeSharedAndWhatIsUrgent) {
+  engine_.answer({"Hello"});
+  start();
+  const std::vector<std::string> fields = {R"("temperature":0)", R"("cache_salt":"a")", R"("prompt_cache_key":"a")",
+                                           R"("cache_salt":"a","prompt_cache_key":"b")", R"("cache_salt":"a")"};
+  std::vector<uint64_t> spaces;
+  for (const std::string& more : fields) {
+    EXPECT_EQ(exchange(post(chat(more))).status, 200);
+    spaces.push_back(engine_.request(engine_.submitted()).cache_space);
+  }
+  EXPECT_EQ(spaces[0], 0u);
+  EXPECT_EQ(spaces[4], spaces[1]);
+  EXPECT_EQ(std::set<uint64_t>(spaces.begin(), spaces.end()).size(), 4u);
+
+  EXPECT_EQ(exchange(post(chat(R"("priority":-3,"deadline_seconds":2.5,"cache_prompt":false)"))).status, 200);
+  const GenerationRequest request = engine_.request(engine_.submitted());
+  EXPECT_EQ(request.priority, -3);
+  EXPECT_EQ(request.deadline_seconds, 2.5);
+  EXPECT_FALSE(request.cache_prompt);
 }
 
 TEST_F(ChatHttpTest, StreamsInOrder_WhenStreamed) {

@@ -62,6 +62,11 @@ TEST(ChatRequest, RefusesWithParam_WhatIsWrongOrCannotBeHonoured) {
       {R"("reasoning_effort":"extreme")", kWrong, "reasoning_effort"},
       {R"("thinking":{"type":"maybe"})", kWrong, "thinking"},
       {R"("enable_thinking":1)", kWrong, "enable_thinking"},
+      {R"("cache_salt":7)", kWrong, "cache_salt"},
+      {R"("prompt_cache_key":["a"])", kWrong, "prompt_cache_key"},
+      {R"("priority":1001)", kWrong, "priority"},
+      {R"("priority":"high")", kWrong, "priority"},
+      {R"("deadline_seconds":0)", kWrong, "deadline_seconds"},
       {R"("chat_template_kwargs":[])", kWrong, "chat_template_kwargs"},
       {R"("chat_template_kwargs":{"messages":[]})", kWrong, "chat_template_kwargs.messages"},
   };
