@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <functional>
 
+#include "model/sampler.h"
 #include "model/step.h"
 
 namespace llmd {
@@ -28,11 +29,14 @@ uint64_t activations_for(Architecture& architecture, int32_t rows, int threads) 
 // running daemon (bench/RESULTS.md, "process line") and rounded up.
 uint64_t process_for(const GgufModel& model, int threads) {
   uint64_t entries = 0;
+  const GgufArray* vocabulary = model.get_array("tokenizer.ggml.tokens");
+  const uint64_t sampler_bytes = SamplerWorkspace::bytes(vocabulary ? vocabulary->size() : 0);
   for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"}) {
     const GgufArray* array = model.get_array(key);
     entries += array ? array->size() : 0;
   }
-  return 56 * kMiB + entries * 256 + static_cast<uint64_t>(threads) * kMiB / 2 + model.tensors().size() * 512;
+  return 56 * kMiB + entries * 256 + static_cast<uint64_t>(threads) * kMiB / 2 + model.tensors().size() * 512 +
+         sampler_bytes;
 }
 
 Status does_not_fit(const MemoryPlan& plan) {

@@ -158,8 +158,7 @@ void Sampler::keep_share(double share, KeyOf key_of) {
   size_t count = 0;
   for (size_t i = 0; i < kept.size(); i++) {
     const double key = key_of(kept[i]);
-    items[count] = {key, weights[i], kept[i].id};
-    count += bucket_of(key) == bucket;
+    if (bucket_of(key) == bucket) items[count++] = {key, weights[i], kept[i].id};
   }
   if (count == 0) return;  // the share is that of all
   const Weighted last = mass_boundary(std::span(items).first(count), wanted - before);

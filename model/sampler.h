@@ -47,6 +47,9 @@ struct SamplingParams {
 class SamplerWorkspace {
  public:
   explicit SamplerWorkspace(int32_t vocab_size);
+  static uint64_t bytes(uint64_t vocab_size) {
+    return vocab_size * (sizeof(float) + sizeof(int32_t) + 2 * sizeof(Candidate) + sizeof(double) + sizeof(Weighted));
+  }
 
  private:
   friend class Sampler;

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "model/sampler.h"
+#include "model/sampler_logprobs.h"
 #include "tests/model/demo_runtime.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -53,6 +55,33 @@ TEST(Allocation, DoesNotHappenInAStep_OfAnyKind) {
   EXPECT_EQ(after_decode - after_prefill, 0u);
   EXPECT_GT(model.runtime->residency()->statistics().evictions, 0u);
   EXPECT_GT(checksum, 0u);
+}
+
+TEST(Allocation, DoesNotHappenInASampler_WhateverItsSettings) {
+  constexpr int32_t kVocab = 5000;
+  SamplingParams all, open;
+  all.typical_p = 0.9f;
+  all.repeat_penalty = 1.1f;
+  all.presence_penalty = 0.5f;
+  all.repeat_last_n = -1;
+  all.logit_bias = {{3, 5.0f}, {4, -5.0f}};
+  all.min_tokens = 3;
+  open.top_k = 0;
+  open.top_p = 0.999f;
+  open.min_p = 0;
+  const std::vector<int32_t> end_ids = {1, 2}, tokens = some_tokens(300, 3);
+  std::vector<float> logits(kVocab);
+  for (size_t i = 0; i < logits.size(); i++) logits[i] = static_cast<float>(i * 7919 % 1000) / 100;
+  SamplerWorkspace workspace(kVocab);
+  Sampler first(all, end_ids, workspace), second(open, end_ids, workspace);
+  int64_t sum = 0;
+  const uint64_t before = allocations.load();
+  for (int32_t i = 0; i < 20; i++) {
+    sum += first.sample(logits, tokens, i) + second.sample(logits, tokens, i);
+    sum += token_logprobs(logits, 0, kTopLogprobsMax).top[0].id;
+  }
+  EXPECT_EQ(allocations.load() - before, 0u);
+  EXPECT_GT(sum, 0);
 }
 
 }  // namespace
