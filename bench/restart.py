@@ -23,9 +23,13 @@ START_SECONDS = 600
 
 
 class Server:
+    """`llmd serve`, ready; `store` may be None."""
+
     def __init__(self, a, store, port):
         self.url = f"http://127.0.0.1:{port}"
-        command = [a.llmd, "serve", "--model", a.model, "--listen", f"127.0.0.1:{port}", "--kv-store", store]
+        command = [a.llmd, "serve", "--model", a.model, "--listen", f"127.0.0.1:{port}"]
+        if store:
+            command += ["--kv-store", store]
         for flag in ("memory", "ctx"):
             if getattr(a, flag):
                 command += ["--" + flag, str(getattr(a, flag))]

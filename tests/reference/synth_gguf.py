@@ -53,6 +53,16 @@ def token_list(n, vocab, seed):
     return out[:n]
 
 
+def same_subject_lists(conversations, n, vocab, seed):
+    """Lists of n token ids, one after another, that change topics together but share no more than chance has it."""
+    rng, out = np.random.default_rng(seed), [[] for _ in range(conversations)]
+    while len(out[0]) < n:
+        topic, run = rng.integers(TOPICS), rng.integers(24, 97)
+        for tokens in out:
+            tokens += [int(topic * vocab // TOPICS + rng.integers(vocab // TOPICS)) for _ in range(run)]
+    return [t for tokens in out for t in tokens[:n]]
+
+
 # ---------------------------------------------------------------- weights
 class Weights:
     """Draws the contents of tensors, in file order, from one seed."""
@@ -165,6 +175,8 @@ def parse_arguments():
     ap.add_argument("--sparse", action="store_true", help="sizes and markers only, as a sparse file")
     ap.add_argument("--token-list", type=int, default=0, metavar="N",
                     help="write N topical token ids for this preset's vocabulary instead of a model")
+    ap.add_argument("--conversations", type=int, default=1, metavar="K",
+                    help="K lists, one after another, that follow the same topics (for llmd bench chats)")
     ap.add_argument("--list", action="store_true", help="print the presets")
     a = ap.parse_args()
     if not a.out and not a.list:
@@ -182,7 +194,10 @@ def main():
     name = f"synthetic-{a.preset}-{a.type}-seed{a.seed}"
     if a.token_list:
         with open(a.out, "w", encoding="ascii") as f:
-            f.write(",".join(map(str, token_list(a.token_list, metadata(shape, name)[1], a.seed))))
+            vocab = metadata(shape, name)[1]
+            tokens = (token_list(a.token_list, vocab, a.seed) if a.conversations == 1 else
+                      same_subject_lists(a.conversations, a.token_list, vocab, a.seed))
+            f.write(",".join(map(str, tokens)))
         return
     count, total = write_model(a.out, shape, name, a.type, a.seed, a.routing_skew, a.shards, a.type_of, a.sparse)
     print(f"{a.out}: {count} tensors, {total / 1e9:.3f} GB{' (sparse)' if a.sparse else ''}", file=sys.stderr)
