@@ -92,13 +92,14 @@ TEST_F(Store, NeverJoinsPagesOfAnotherHistory) {
   restart();
   keep(counting(300), 0);
   // The same tokens in other forms, as when the prompt was not taken from the tree.
-  Conversation c(*world, 4096);
-  c.tokens = counting(700);
-  c.forms.assign(700, 1);
-  ASSERT_TRUE(c.sequence.extend(700).ok());
-  world->compute(c.sequence, c.tokens, c.forms, 0);
-  store->put(0, c.sequence, c.tokens, c.forms);
+  auto c = std::make_unique<Conversation>(*world, 4096);
+  c->tokens = counting(700);
+  c->forms.assign(700, 1);
+  ASSERT_TRUE(c->sequence.extend(700).ok());
+  world->compute(c->sequence, c->tokens, c->forms, 0);
+  store->put(0, c->sequence, c->tokens, c->forms);
   ASSERT_TRUE(store->drain(kLongNs));
+  c.reset();
   restart();
   auto again = run(counting(800), 2);  // run() compares the rows
   EXPECT_EQ(reused, 700);

@@ -43,6 +43,7 @@ class StoreTest : public testing::Test {
   void restart(uint32_t pages = 16) {
     store.reset();
     tree.reset();
+    if (world != nullptr) past_worlds.push_back(std::move(world));
     world = std::make_unique<KvWorld>(pages, streams);
     tree = std::make_unique<PrefixTree>(*world->pool);
     options.directory = directory;
@@ -98,6 +99,7 @@ class StoreTest : public testing::Test {
   std::unique_ptr<Reader> reader;
   KvStoreOptions options;
   std::unique_ptr<KvWorld> world;
+  std::vector<std::unique_ptr<KvWorld>> past_worlds;  // which conversations of before may still hold pages of
   std::unique_ptr<PrefixTree> tree;
   std::unique_ptr<KvStore> store;
   std::vector<std::string> lines;
