@@ -26,6 +26,7 @@ struct Measured {
   double seconds = 0, ready_seconds = 0;
   ResidencyStatistics before, after;
   MoeTimes times_before, times_after;
+  GuessCounts guesses;  // since the start of the process
   DecodeBound bound;
   uint64_t faults_at_ready = 0;
   std::vector<uint64_t> evictions_before;  // per size class
@@ -46,7 +47,10 @@ void start(Measured& m, Runtime& runtime) {
 void stop(Measured& m, Runtime& runtime) {
   m.seconds = now_seconds() - m.seconds;
   if (runtime.residency()) m.after = runtime.residency()->statistics();
-  if (runtime.moe()) m.times_after = runtime.moe()->times();
+  if (runtime.moe()) {
+    m.times_after = runtime.moe()->times();
+    m.guesses = runtime.moe()->guesses();
+  }
 }
 
 // Where each expert layer's time went, in milliseconds a token.
@@ -79,10 +83,29 @@ nlohmann::ordered_json classes_json(const ExpertPool& pool, const std::vector<ui
   return out;
 }
 
+double share(uint64_t part, uint64_t all) {
+  return all ? static_cast<double>(part) / static_cast<double>(all) : 0;
+}
+
+// Experts read on a guess, from the start of the process: useful + wasted + held = issued. Recall is the share of the
+// routed experts, and of those of them that were missing, that were predicted.
+nlohmann::ordered_json prefetch_json(const ResidencyStatistics& s, const GuessCounts& counts) {
+  uint64_t issued = s.guesses - s.guesses_late;
+  return {{"predicted", counts.predicted},
+          {"recall", share(counts.right, counts.routed)},
+          {"recall_of_misses", share(counts.missing_right, counts.missing)},
+          {"issued", issued},
+          {"useful", s.guesses_useful},
+          {"wasted", s.guesses_wasted},
+          {"held", issued - s.guesses_useful - s.guesses_wasted},
+          {"late", s.guesses_late},
+          {"bytes_read", s.prefetch_bytes}};
+}
+
 void print_result(const Options& options, const char* mode, int32_t tokens, int32_t depth, const Measured& m,
                   const MemoryPlan& plan) {
   ProcessMemory memory = process_memory();
-  uint64_t read = m.after.bytes_read - m.before.bytes_read;
+  uint64_t read = m.after.bytes_read + m.after.prefetch_bytes - m.before.bytes_read - m.before.prefetch_bytes;
   uint64_t hits = m.after.hits - m.before.hits, misses = m.after.misses - m.before.misses;
   double wait = m.times_after.wait_seconds - m.times_before.wait_seconds;
   double hit_rate = hits + misses ? static_cast<double>(hits) / static_cast<double>(hits + misses) : 0;
@@ -111,6 +134,7 @@ void print_result(const Options& options, const char* mode, int32_t tokens, int3
     out["bound_seconds"] = bound;
     out["seconds_over_bound"] = m.seconds / bound;
     out["read_bytes_per_second"] = m.bound.read_rate();
+    out["prefetch"] = prefetch_json(m.after, m.guesses);
     out["layers"] = layers_json(m.bound, tokens);
   }
   if (options.json) {
@@ -121,6 +145,13 @@ void print_result(const Options& options, const char* mode, int32_t tokens, int3
               depth, tokens / m.seconds, m.seconds, wait);
   std::printf("experts: %s read, %.1f MB a token, hit rate %.1f %%\n", human_bytes(read).c_str(),
               static_cast<double>(read) / 1e6 / tokens, 100 * hit_rate);
+  if (m.guesses.predicted > 0)
+    std::printf(
+        "prefetch: %llu read on a guess, %llu of use, %llu wasted, %llu too late; %.1f %% of misses predicted\n",
+        static_cast<unsigned long long>(m.after.guesses - m.after.guesses_late),
+        static_cast<unsigned long long>(m.after.guesses_useful),
+        static_cast<unsigned long long>(m.after.guesses_wasted), static_cast<unsigned long long>(m.after.guesses_late),
+        100 * share(m.guesses.missing_right, m.guesses.missing));
   if (options.bench_mode == BenchMode::kDecode)
     std::printf("bound: %.2f s at the %.0f MB/s that the drive gave, %.2f times that were needed\n", bound,
                 m.bound.read_rate() / 1e6, m.seconds / bound);

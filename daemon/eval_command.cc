@@ -96,7 +96,7 @@ void print_json(const LoadedModel& model, const EvalResult& result, const std::s
   if (model.tokenizer) out["text"] = text;
   if (runtime.residency() != nullptr) {
     ResidencyStatistics s = runtime.residency()->statistics();
-    out["expert_bytes_read"] = s.bytes_read;
+    out["expert_bytes_read"] = s.bytes_read + s.prefetch_bytes;
     out["expert_hits"] = s.hits;
     out["expert_misses"] = s.misses;
   }

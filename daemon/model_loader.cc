@@ -59,6 +59,7 @@ Result<LoadedModel> open_model(const Options& options, uint64_t http_bytes, Read
   runtime.checksums_file = options.checksums_file;
   runtime.verify_reads = options.verify_reads;
   runtime.residency.read_timeout_ns = static_cast<uint64_t>(options.read_timeout_seconds) * 1'000'000'000;
+  runtime.prefetch = options.prefetch;
   runtime.state_directory = options.state_directory;
   runtime.on_late_read = log_late_read;
   runtime.make_reader = std::move(make_reader);

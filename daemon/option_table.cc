@@ -142,6 +142,7 @@ constexpr std::array<Choice<KvType>, 4> kKvTypes = {
     {{"f16", KvType::kF16}, {"q8_0", KvType::kQ8_0}, {"bf16", KvType::kBF16}, {"f32", KvType::kF32}}};
 constexpr std::array<Choice<ReadPath>, 3> kReadPaths = {
     {{"auto", ReadPath::kAuto}, {"uring", ReadPath::kUring}, {"threads", ReadPath::kThreads}}};
+constexpr std::array<Choice<bool>, 2> kOnOff = {{{"on", true}, {"off", false}}};
 constexpr std::array<Choice<LogLevel>, 5> kLogLevels = {{{"trace", LogLevel::kTrace},
                                                          {"debug", LogLevel::kDebug},
                                                          {"info", LogLevel::kInfo},
@@ -281,6 +282,9 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      get_share<&Options::verify_reads>},
     {"write", "", kSwitch, kVerify, kFlagOnly, "", "make the file of checksums, in place of checking against it",
      set_switch<&Options::write_checksums>, nullptr},
+    {"prefetch", "on|off", kText, kServe | kEval | kBench, kSetting, "off",
+     "read experts that the next layer may want while the drive is idle", set_choice<&Options::prefetch, kOnOff>,
+     get_choice<&Options::prefetch, kOnOff>},
     {"read-timeout", "N", kInteger, kServe | kEval | kBench, kSetting, "120",
      "seconds after which a request gives up a read without an answer (0: never)",
      set_integer<&Options::read_timeout_seconds, 0, 86400>, get_integer<&Options::read_timeout_seconds>},

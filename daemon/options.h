@@ -53,6 +53,7 @@ struct Options {
   std::optional<int32_t> prefill_chunk;     // tokens; auto: as many as the budget allows
   ReadPath read_path = ReadPath::kAuto;     // --io
   std::string checksums_file;               // empty: beside the model
+  bool prefetch = false;                    // read experts of the next layer on a guess
   double verify_reads = 0;                  // share of expert reads to compare with the checksums, 0 to 1
   int32_t read_timeout_seconds = 120;       // a read older than this fails its request; 0: never
 

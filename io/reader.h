@@ -30,6 +30,8 @@
 
 namespace llmd {
 
+/// The most urgent first. A prefetch is a guess: none is started while anything more urgent is queued or with the
+/// drive, and little of it is with the drive at once, since what is there cannot be overtaken.
 enum class ReadPriority : uint8_t { kDemand = 0, kSweep = 1, kPrefetch = 2, kWarm = 3 };
 enum class ReadState : uint32_t { kIdle = 0, kPending = 1, kDone = 2, kFailed = 3 };
 
@@ -121,6 +123,9 @@ class Reader {
   /// Takes back reads that have not been started: they finish as kFailed with ECANCELED, before this returns. Those in
   /// flight go on. Cheapest in one call: its cost grows with all that is queued.
   virtual void cancel(std::span<Read* const> reads) = 0;
+  /// Makes reads more urgent that may be queued or in flight already; what is finished stays so. They take their turn
+  /// behind those of the same priority.
+  virtual void raise(std::span<Read* const> reads, ReadPriority priority) = 0;
   /// How many bytes may be with the drive at once, from the next start on. Any thread.
   virtual void set_bytes_in_flight_max(uint64_t bytes) = 0;
   virtual uint64_t bytes_in_flight_max() const = 0;

@@ -131,6 +131,35 @@ void ReaderCore::cancel(std::span<Read* const> reads) {
   }
 }
 
+void ReaderCore::raise(std::span<Read* const> reads, ReadPriority priority) {
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    auto raised = [&](const Read* read) {
+      return read->priority > priority && std::find(reads.begin(), reads.end(), read) != reads.end();
+    };
+    Queue taken;
+    for (Queue& queue : queues_) {
+      Queue kept;
+      for (Read* read = queue.first; read != nullptr;) {
+        Read* next = read->next;
+        (raised(read) ? taken : kept).push(read);
+        read = next;
+      }
+      queue = kept;
+    }
+    for (Read* read : reads) read->priority = std::min(read->priority, priority);
+    for (Read* read = taken.first; read != nullptr;) {
+      Read* next = read->next;
+      queues_[static_cast<size_t>(priority)].push(read);
+      read = next;
+    }
+    wake = wake_wanted_ && taken.first != nullptr;
+    if (wake) wake_wanted_ = false;
+  }
+  if (wake) backend_->wake();
+}
+
 void ReaderCore::set_bytes_in_flight_max(uint64_t bytes) {
   bytes_in_flight_max_.store(bytes, std::memory_order_relaxed);
   backend_->wake();
@@ -213,6 +242,12 @@ Read* ReaderCore::take_next(uint64_t* length) {
   if (stopping_ && progress.issued_end < progress.end) fail_read(read, ECANCELED, progress.issued_end);
   uint64_t block = read->file->block_bytes();
   uint64_t chunk = std::max(align_down(options_.chunk_bytes, block), block);
+  if (read->priority == ReadPriority::kPrefetch && !stopping_) {
+    uint64_t room = prefetch_room();
+    wake_wanted_ = room == 0;  // something more urgent could still be started
+    if (room == 0) return nullptr;
+    chunk = std::max(std::min(chunk, align_down(room, block)), block);
+  }
   *length = progress.failed ? 0 : std::min(chunk, progress.end - progress.issued_end);
   // One piece may always fly, also when it is larger than the whole budget.
   if (budget_used_ != 0 && budget_used_ + *length > bytes_in_flight_max()) return nullptr;
@@ -229,6 +264,18 @@ Read* ReaderCore::first_queued(Queue** queue) {
     return candidate.first;
   }
   return nullptr;
+}
+
+/// How long the next piece of a prefetch may be; 0: none may be started now.
+uint64_t ReaderCore::prefetch_room() const {
+  uint64_t most = std::min(kPrefetchBytesMax, bytes_in_flight_max() / 8), used = 0;
+  for (const Operation* operation = oldest_; operation != nullptr; operation = operation->newer) {
+    if (operation->read->priority < ReadPriority::kPrefetch) return 0;
+    used += operation->budget_bytes;
+  }
+  // Two pieces, so that the drive has the next when one is done. The first may always fly.
+  if (used == 0) return std::max<uint64_t>(most / 2, 1);
+  return used + most / 2 <= most ? most / 2 : 0;
 }
 
 void ReaderCore::start_operation(Operation* operation) {

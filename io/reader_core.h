@@ -14,6 +14,9 @@
 //                                       failing page is known and one bad answer of a drive is survived
 //   anything else                       the error of the read
 //
+// A prefetch is started only while nothing more urgent is with the drive, in small pieces and few at a time: whoever is
+// more urgent a moment later waits for those. One that turns out to be wanted is raised to another queue.
+//
 // Pieces in the hands of the drive stand in a list by age; the oldest is looked at when it would become late, which the
 // owner wakes for only while something is in flight.
 //
@@ -40,6 +43,7 @@ class ReaderCore final : public Reader {
 
   void submit(std::span<Read* const> reads) override;
   void cancel(std::span<Read* const> reads) override;
+  void raise(std::span<Read* const> reads, ReadPriority priority) override;
   void set_bytes_in_flight_max(uint64_t bytes) override;
   uint64_t bytes_in_flight_max() const override { return bytes_in_flight_max_.load(std::memory_order_relaxed); }
   uint64_t now_ns() const override { return clock_.now_ns(); }
@@ -52,6 +56,9 @@ class ReaderCore final : public Reader {
   static constexpr size_t kPriorities = 4;
   static constexpr uint32_t kAttemptsMax = 10;
   static constexpr uint64_t kPauseNsMax = 100'000'000;
+  // Of prefetches, with the drive at once: what a demand may have to wait for. Also at most an eighth of what may be in
+  // flight at all, which is measured to suit the drive. Smaller pieces cost more processor time than they save.
+  static constexpr uint64_t kPrefetchBytesMax = 2048u << 10;
 
   /// One piece of a read, from its start to its last byte.
   struct Operation {
@@ -84,6 +91,7 @@ class ReaderCore final : public Reader {
   bool issue_next();
   Read* take_next(uint64_t* length);
   Read* first_queued(Queue** queue);
+  uint64_t prefetch_room() const;
   void start_operation(Operation* operation);
   void start_due_operations();
   int64_t sleep_ns() const;
@@ -108,7 +116,8 @@ class ReaderCore final : public Reader {
   const std::unique_ptr<Backend> backend_;
   const Clock& clock_;
 
-  std::mutex mutex_;  // guards the queues and the four fields below, and ReadProgress::started and ::cancelled
+  std::mutex mutex_;  // guards the queues and the fields up to pending_, ReadProgress::started and
+                      // ::cancelled, and the priority of pending reads
   std::array<Queue, kPriorities> queues_;
   bool wake_wanted_ = false;  // the owner sleeps and could start more
   bool stopping_ = false;

@@ -99,10 +99,14 @@ ExpertPool::Taken ExpertPool::acquire(int32_t layer, int32_t expert, ExpertUse u
     (taken.hit ? statistics_.hits : statistics_.misses)++;
     statistics_.touched_bytes += of.expert_bytes;
     if (!taken.hit) statistics_.miss_bytes += of.expert_bytes;
+    if (slot.guessed) statistics_.guesses_useful++;
+    slot.guessed = false;
   }
   if (taken.hit) return taken;
   slot.expert = wanted;
   slot.loading = true;
+  slot.guessed = use == ExpertUse::kGuess;
+  if (slot.guessed) statistics_.guesses++;
   table_[static_cast<size_t>(wanted)] = taken.slot;
   return taken;
 }
@@ -176,8 +180,17 @@ void ExpertPool::drop(int32_t index) {
   empty_slot(index);
 }
 
+void ExpertPool::drop_late(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  if (slot.guessed) statistics_.guesses_late++;
+  slot.guessed = false;
+  drop(index);
+}
+
 void ExpertPool::empty_slot(int32_t index) {
   Slot& slot = slots_[static_cast<size_t>(index)];
+  if (slot.guessed) statistics_.guesses_wasted++;
+  slot.guessed = false;
   unlink_swept(index);
   table_[static_cast<size_t>(slot.expert)] = -1;
   slot.expert = -1;

@@ -38,6 +38,8 @@ struct PoolStatistics {
   uint64_t evictions = 0, segment_moves = 0;
   uint64_t miss_bytes = 0;     // needed bytes of the misses, without block rounding
   uint64_t touched_bytes = 0;  // bytes of all acquired experts
+  // Loaded on a guess: used since, given up unused, or dropped before the drive had begun. The others are still held.
+  uint64_t guesses = 0, guesses_useful = 0, guesses_wasted = 0, guesses_late = 0;
 };
 
 class ExpertPool {
@@ -71,10 +73,14 @@ class ExpertPool {
   void make_room(int32_t size_class);
   /// Empties an unpinned slot whose load failed.
   void drop(int32_t slot);
+  /// Empties an unpinned slot that loads on a guess and has not begun to.
+  void drop_late(int32_t slot);
 
   /// Where the slot's memory begins in the pool.
   uint64_t offset(int32_t slot) const;
   bool loading(int32_t slot) const { return slots_[static_cast<size_t>(slot)].loading; }
+  /// Loaded on a guess and not used yet.
+  bool guessed(int32_t slot) const { return slots_[static_cast<size_t>(slot)].guessed; }
   int32_t pins(int32_t slot) const { return slots_[static_cast<size_t>(slot)].pins; }
   int32_t layer(int32_t slot) const { return slots_[static_cast<size_t>(slot)].expert / shape_.experts; }
   int32_t expert(int32_t slot) const { return slots_[static_cast<size_t>(slot)].expert % shape_.experts; }
@@ -100,6 +106,7 @@ class ExpertPool {
     int32_t segment = 0;
     int32_t pins = 0;
     bool loading = false;
+    bool guessed = false;
     bool swept = false;  // used by a sweep, and by no decode step since: in the class's list
     int32_t swept_before = -1, swept_after = -1;
   };

@@ -19,7 +19,7 @@ double now_seconds() {
 }  // namespace
 
 MoeExecutor::MoeExecutor(const ModelShape& shape, Residency& residency, ThreadPool& threads)
-    : shape_(shape), residency_(&residency), threads_(&threads) {
+    : shape_(shape), residency_(&residency), threads_(&threads), guess_(shape) {
   size_t experts = static_cast<size_t>(shape.routing.experts);
   groups_.reserve(experts);
   ahead_.reserve(experts);
@@ -61,12 +61,14 @@ void MoeExecutor::carve(Carver& carver, const ModelShape& shape, int64_t rows_ma
   b.pair_rows = carver.take<uint32_t>(u(rows_max * used));
   b.pair_weights = carver.take<float>(u(rows_max * used));
   b.pair_of = carver.take<uint32_t>(u(rows_max * used));
+  b.guess.carve(carver, shape, std::min(rows_max, kStepRows));
   b.experts.carve(carver, pairs, width, shape.ff_expert);
   if (shape.ff_shared > 0) b.shared.carve(carver, rows_max, width, shape.ff_shared);
 }
 
 void MoeExecutor::run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
-                      float* hidden, std::span<std::optional<Error>> row_errors, ExpertUse use) {
+                      float* hidden, std::span<std::optional<Error>> row_errors, ExpertUse use,
+                      const NextMoeLayer& next) {
   double begin = now_seconds();
   now_ = {};
   now_.outside_seconds = ended_ > 0 ? begin - ended_ : 0;
@@ -78,8 +80,10 @@ void MoeExecutor::run(int32_t layer, const MoeLayerWeights& weights, int64_t row
   use_ = rows <= kStepRows ? use : ExpertUse::kSweep;
   residency_->begin_layer(layer, use_);
   refuse_bad(row_errors);
+  guess_.begin_layer(layer);
+  for (const Group& group : groups_) guess_.wanted(group.expert);
   if (rows <= kStepRows)
-    run_step(weights, rows, x, row_errors);
+    run_step(weights, rows, x, hidden, row_errors, next);
   else
     run_sweep(weights, rows, x, row_errors);
   threads_->run_range(rows, 8, [&](int64_t first, int64_t end, int) {
@@ -168,8 +172,8 @@ bool MoeExecutor::acquire(Group& group) {
 
 // ---------------------------------------------------------------- few rows
 
-void MoeExecutor::run_step(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
-                           std::span<std::optional<Error>> row_errors) {
+void MoeExecutor::run_step(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x, const float* hidden,
+                           std::span<std::optional<Error>> row_errors, const NextMoeLayer& next) {
   // Experts that are here already are pinned first: a miss must not evict what this layer is about to use.
   for (Group& group : groups_)
     if (!group.done && residency_->is_resident(layer_, group.expert)) acquire(group);
@@ -188,6 +192,7 @@ void MoeExecutor::run_step(const MoeLayerWeights& weights, int64_t rows, const A
       run_shared(weights, rows, x);
       now_.resident_seconds += now_seconds() - begin;
       first_wave = false;
+      if (waiting == 0) read_guess(next, rows, hidden, row_errors);
     }
     if (held == 0 && (waiting == 0 || !wait_for_slot(row_errors))) break;
     while (held > 0) {
@@ -201,6 +206,17 @@ void MoeExecutor::run_step(const MoeLayerWeights& weights, int64_t rows, const A
     }
   }
   combine(rows, row_errors);
+}
+
+// Only while decoding: a sweep reads ahead by itself. A layer that lacks slots for its own has none to give.
+void MoeExecutor::read_guess(const NextMoeLayer& next, int64_t rows, const float* hidden,
+                             std::span<const std::optional<Error>> row_errors) {
+  if (!prefetch_ || next.layer < 0 || use_ != ExpertUse::kDecode) return;
+  double begin = now_seconds();
+  std::span<const int32_t> experts =
+      guess_.predict(next, rows, hidden, buffers_.acc, row_errors, *residency_, buffers_.guess, *threads_);
+  now_.router_seconds += now_seconds() - begin;
+  if (!experts.empty()) residency_->prefetch(next.layer, experts);
 }
 
 // Computes every held group whose matrices are in, releases it, and returns how many were finished (or failed).

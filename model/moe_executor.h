@@ -10,6 +10,9 @@
 //   has
 //                      touched nearly all its experts the next one will too: its first are read before it is routed,
 //                      while attention computes.
+// While decoding, and with prefetch on, what the next layer may want is read in idle time of the drive
+// (model/expert_guess.h).
+//
 // A read error fails the rows that need that expert (row_errors) and no others. Thread: the one that leads the step.
 #pragma once
 
@@ -20,6 +23,7 @@
 #include <vector>
 
 #include "model/activation_buffer.h"
+#include "model/expert_guess.h"
 #include "model/ffn.h"
 #include "model/residency.h"
 
@@ -61,6 +65,7 @@ struct MoeBuffers {
   float* pair_weights = nullptr;  // [rows * used] in the same order
   uint32_t* pair_of = nullptr;    // [rows, used] index of a row's i-th pair in that order
   Ffn shared, experts;
+  GuessBuffers guess;
 };
 
 class MoeExecutor {
@@ -79,7 +84,10 @@ class MoeExecutor {
   /// hidden[rows, width] += the layer's output for normed, quantized inputs x. Rows whose row_errors entry is set are
   /// left out. `use`: kDecode, or kSweep for rows of a prompt, which must not change what decoding keeps.
   void run(int32_t layer, const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x, float* hidden,
-           std::span<std::optional<Error>> row_errors, ExpertUse use);
+           std::span<std::optional<Error>> row_errors, ExpertUse use, const NextMoeLayer& next);
+  /// Whether experts of the next layer are read on a guess while decoding (off at first).
+  void set_prefetch(bool on) { prefetch_ = on; }
+  const GuessCounts& guesses() const { return guess_.counts(); }
   /// A sweep of so many rows begins: by even chances it touches this share of each layer's experts.
   void expect_rows(int64_t rows);
   /// After a sweep of the layer before, or expect_rows(): reads what a sweep of this layer will want first, if nearly
@@ -115,8 +123,10 @@ class MoeExecutor {
   void refuse_bad(std::span<std::optional<Error>> row_errors);
   bool acquire(Group& group);
 
-  void run_step(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x,
-                std::span<std::optional<Error>> row_errors);
+  void run_step(const MoeLayerWeights& weights, int64_t rows, const ActivationBuffer& x, const float* hidden,
+                std::span<std::optional<Error>> row_errors, const NextMoeLayer& next);
+  void read_guess(const NextMoeLayer& next, int64_t rows, const float* hidden,
+                  std::span<const std::optional<Error>> row_errors);
   int64_t run_ready(const ActivationBuffer& x, std::span<std::optional<Error>> row_errors);
   void count_ready(int64_t hits, int64_t misses, double seconds);
   void wait_for_reads(uint32_t seen);
@@ -141,6 +151,8 @@ class MoeExecutor {
   std::vector<Group> groups_;
   std::vector<ExpertSlot*> ahead_;  // of layer ahead_layer_, experts ascending
   int32_t ahead_layer_ = -1;
+  bool prefetch_ = false;
+  ExpertGuess guess_;
   double touched_share_ = 0;  // of a layer's experts: expected, then as the sweep's last layer had it
   std::vector<FfnJob> jobs_;
   std::vector<int64_t> counts_;

@@ -11,6 +11,20 @@ namespace {
 // How long to sleep at most before ages are looked at again.
 constexpr uint64_t kAgeCheckNs = 250'000'000;
 
+ReadPriority priority_of(ExpertUse use) {
+  switch (use) {
+    case ExpertUse::kDecode:
+      return ReadPriority::kDemand;
+    case ExpertUse::kSweep:
+      return ReadPriority::kSweep;
+    case ExpertUse::kGuess:
+      return ReadPriority::kPrefetch;
+    case ExpertUse::kWarm:
+      break;
+  }
+  return ReadPriority::kWarm;
+}
+
 bool failed(const Read& read) {
   return read.state.load(std::memory_order_acquire) == ReadState::kFailed;
 }
@@ -29,6 +43,9 @@ Residency::Residency(const ExpertCatalog& catalog, std::span<const DirectFile> f
   LLMD_CHECK(memory.size() >= layout.bytes);
   pending_first_.reserve(2 * static_cast<size_t>(catalog.experts_per_layer()));
   pending_down_.reserve(static_cast<size_t>(catalog.experts_per_layer()));
+  guesses_.reserve(static_cast<size_t>(catalog.experts_per_layer()));
+  guess_pins_.reserve(static_cast<size_t>(catalog.experts_per_layer()));
+  guess_reads_.reserve(3 * static_cast<size_t>(catalog.experts_per_layer()));
   unowned_.reserve(pool_.slot_numbers());
   taking_back_.reserve(3 * pool_.slot_numbers());
   bad_.reserve(kBadMax);
@@ -43,6 +60,7 @@ Residency::~Residency() {
 void Residency::begin_layer(int32_t layer, ExpertUse use) {
   if (!unowned_.empty()) {
     stop_warming();
+    stop_guesses();
     collect();
   }
   pool_.begin_layer(layer, use);
@@ -53,7 +71,7 @@ ExpertSlot* Residency::acquire(int32_t layer, int32_t expert, ExpertUse use) {
   if (taken.slot < 0) return nullptr;
   ExpertSlot& slot = slots_[static_cast<size_t>(taken.slot)];
   if (taken.hit) {
-    if (pool_.loading(taken.slot)) hurry(slot);
+    if (pool_.loading(taken.slot)) hurry(slot, use);
     return &slot;
   }
   begin_slot(slot, taken.slot, layer, expert);
@@ -69,13 +87,17 @@ void Residency::begin_slot(ExpertSlot& slot, int32_t index, int32_t layer, int32
   prepare_reads(slot, catalog_->layer(layer));
 }
 
-// What is on its way at a low priority is taken back, where the reader has not started it, and queued like a miss.
-void Residency::hurry(ExpertSlot& slot) {
-  taking_back_.clear();
-  add_unfinished(slot);
-  if (!taking_back_.empty()) reader_->cancel(taking_back_);
-  for (int32_t i = 0; i < slot.reads_count; i++)
-    if (taken_back(slot.reads[i])) queue_read(slot, slot.reads[i]);
+// What is on its way at a low priority goes on like a miss.
+void Residency::hurry(ExpertSlot& slot, ExpertUse use) {
+  Read* reads[3];
+  size_t count = 0;
+  for (int32_t i = 0; i < slot.reads_count; i++) {
+    if (taken_back(slot.reads[i]))
+      queue_read(slot, slot.reads[i]);
+    else if (!slot.reads[i].finished())
+      reads[count++] = &slot.reads[i];
+  }
+  if (count > 0) reader_->raise({reads, count}, priority_of(use));
 }
 
 void Residency::add_unfinished(ExpertSlot& slot) {
@@ -128,11 +150,8 @@ void Residency::prepare_reads(ExpertSlot& slot, const ExpertLayer& layer) {
 }
 
 void Residency::start_reads(ExpertUse use) {
-  ReadPriority priority = use == ExpertUse::kDecode  ? ReadPriority::kDemand
-                          : use == ExpertUse::kSweep ? ReadPriority::kSweep
-                                                     : ReadPriority::kWarm;
   for (std::vector<Read*>* list : {&pending_first_, &pending_down_}) {
-    for (Read* read : *list) read->priority = priority;
+    for (Read* read : *list) read->priority = priority_of(use);
     if (!list->empty()) reader_->submit(*list);
     submitted_ += static_cast<uint32_t>(list->size());
     list->clear();

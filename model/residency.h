@@ -11,6 +11,10 @@
 // background finds out whether it has healed. A read that is older than the limit fails the request (overdue()), but
 // the slot is the kernel's until its own completion: release() leaves it to be collected later.
 //
+// Experts that the next layer may want are read on a guess (prefetch()), in idle time of the drive. When that layer
+// begins, those that the drive has not begun are dropped; one that it has begun is finished, as a demand if the layer
+// does want it, and else stays in the pool as an expert that nobody has used.
+//
 // What earlier runs learnt warms the pool after READY while nothing runs (maintain()): idle-priority reads into empty
 // slots, never all of them. The first layer that runs takes back what the drive has not started.
 //
@@ -58,6 +62,7 @@ struct ResidencyStatistics : PoolStatistics {
   uint64_t read_errors = 0;  // experts that could not be read, after the retry
   uint64_t read_retries = 0, reads_overdue = 0;
   uint64_t warm_reads = 0, warm_bytes = 0;  // experts
+  uint64_t prefetch_bytes = 0;              // as bytes_read, of guesses that the drive has begun or may still begin
   uint64_t bad_experts = 0;                 // now
 };
 
@@ -85,6 +90,9 @@ class Residency {
   ExpertSlot* acquire(int32_t layer, int32_t expert, ExpertUse use);
   /// Submits the reads of the misses acquired since the last call: all gate and up matrices, then all down matrices.
   void start_reads(ExpertUse use);
+  /// Reads those of the experts that are not there, the first first, while the drive is idle: the layer may want them.
+  /// Takes no slot of an expert that is hotter, nor of one of these.
+  void prefetch(int32_t layer, std::span<const int32_t> experts);
   bool is_resident(int32_t layer, int32_t expert) const { return pool_.find(layer, expert) >= 0; }
   /// True when the slot can be computed with, or has failed (ask settle()). Starts the one retry of failed reads.
   bool ready(ExpertSlot& slot);
@@ -128,7 +136,7 @@ class Residency {
   Status check_bytes(ExpertSlot& slot);
   void begin_slot(ExpertSlot& slot, int32_t index, int32_t layer, int32_t expert);
   void queue_read(ExpertSlot& slot, Read& read);
-  void hurry(ExpertSlot& slot);
+  void hurry(ExpertSlot& slot, ExpertUse use);
   void add_unfinished(ExpertSlot& slot);
   static bool taken_back(const Read& read);
   bool start_quietly(int32_t layer, int32_t expert, ExpertUse urgency);
@@ -137,6 +145,8 @@ class Residency {
   void probe_bad();
   void warm();
   void stop_warming();
+  void stop_guesses();
+  void submit_guesses();
   bool too_old(const ExpertSlot& slot) const;
 
   const ExpertCatalog* catalog_;
@@ -149,6 +159,9 @@ class Residency {
   ExpertPool pool_;
   std::unique_ptr<ExpertSlot[]> slots_;  // by slot number of the pool
   std::vector<Read*> pending_first_, pending_down_;
+  std::vector<int32_t> guesses_;     // slots that load for the layer to come
+  std::vector<int32_t> guess_pins_;  // scratch, as the next
+  std::vector<Read*> guess_reads_;
   std::vector<int32_t> unowned_;     // slots that may be loading with nobody to wait for them
   std::vector<Read*> taking_back_;   // scratch
   std::vector<BadExpert> bad_;       // at most kBadMax, the oldest first

@@ -71,8 +71,11 @@ size_t Residency::collect() {
     if (!pool_.loading(index)) return true;
     if (pool_.pins(index) > 0) return false;
     if (slot.reads_finished() && std::any_of(slot.reads, slot.reads + slot.reads_count, taken_back)) {
-      pool_.drop(index);
-      warm_next_ = 0;  // it comes again when nothing runs
+      if (pool_.guessed(index))
+        counts_.prefetch_bytes -= catalog_->layer(slot.layer).expert_bytes;
+      else
+        warm_next_ = 0;  // it comes again when nothing runs
+      pool_.drop_late(index);
       return true;
     }
     if (!ready(slot)) {
@@ -82,6 +85,60 @@ size_t Residency::collect() {
     if (!settle(slot).ok()) pool_.drop(index);
     return true;
   });
+}
+
+// ---------------------------------------------------------------- guesses
+
+void Residency::prefetch(int32_t layer, std::span<const int32_t> experts) {
+  guess_pins_.clear();
+  for (int32_t expert : experts)
+    if (is_resident(layer, expert)) guess_pins_.push_back(pool_.acquire(layer, expert, ExpertUse::kGuess).slot);
+  for (int32_t expert : experts) {
+    if (is_resident(layer, expert) || refusal(layer, expert) != nullptr) continue;
+    ExpertPool::Taken taken = pool_.acquire(layer, expert, ExpertUse::kGuess);
+    if (taken.slot < 0) continue;
+    begin_slot(slots_[static_cast<size_t>(taken.slot)], taken.slot, layer, expert);
+    pool_.release(taken.slot);
+    guesses_.push_back(taken.slot);
+    unowned_.push_back(taken.slot);
+    counts_.prefetch_bytes += catalog_->layer(layer).expert_bytes;
+  }
+  for (int32_t slot : guess_pins_) pool_.release(slot);
+  submit_guesses();
+}
+
+// Takes back the guesses that the drive has not begun; collect() drops them. The rest of those that it has begun is
+// queued again at once.
+void Residency::stop_guesses() {
+  taking_back_.clear();
+  for (int32_t index : guesses_)
+    if (pool_.loading(index)) add_unfinished(slots_[static_cast<size_t>(index)]);
+  if (!taking_back_.empty()) reader_->cancel(taking_back_);
+  for (int32_t index : guesses_) {
+    ExpertSlot& slot = slots_[static_cast<size_t>(index)];
+    if (!pool_.loading(index) || std::all_of(slot.reads, slot.reads + slot.reads_count, taken_back)) continue;
+    for (int32_t i = 0; i < slot.reads_count; i++)
+      if (taken_back(slot.reads[i])) slot.reads[i].state.store(ReadState::kIdle, std::memory_order_relaxed);
+  }
+  submit_guesses();
+  guesses_.clear();
+}
+
+// Expert by expert, so that as few as possible are half done when time is up.
+void Residency::submit_guesses() {
+  pending_first_.clear();
+  pending_down_.clear();
+  guess_reads_.clear();
+  for (int32_t index : guesses_) {
+    ExpertSlot& slot = slots_[static_cast<size_t>(index)];
+    for (int32_t i = 0; i < slot.reads_count; i++) {
+      if (slot.reads[i].state.load(std::memory_order_acquire) != ReadState::kIdle) continue;
+      slot.reads[i].priority = ReadPriority::kPrefetch;
+      guess_reads_.push_back(&slot.reads[i]);
+    }
+  }
+  if (!guess_reads_.empty()) reader_->submit(guess_reads_);
+  submitted_ += static_cast<uint32_t>(guess_reads_.size());
 }
 
 bool Residency::too_old(const ExpertSlot& slot) const {

@@ -111,6 +111,7 @@ Status Runtime::take_memory(const ProgressFn& progress) {
     residency_ = std::make_unique<Residency>(catalog_, files_, *reader_, plan_.pool, pool, options_.residency);
     if (checker_) residency_->set_checker(&*checker_);
     moe_ = std::make_unique<MoeExecutor>(shape(), *residency_, *threads_);
+    moe_->set_prefetch(options_.prefetch);
   }
   step_ = std::make_unique<Step>(*architecture_, threads_.get(), moe_.get());
   Carver carver(activations.data(), activations.size());

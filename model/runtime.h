@@ -37,7 +37,8 @@ struct RuntimeOptions {
   std::string checksums_file;  // empty: beside the model, if it is there
   double verify_reads = 0;     // the share of expert reads that is compared with the checksums
   ResidencyOptions residency;
-  std::string state_directory;                        // where learnt heat is kept (model/heat_file.h); empty: nowhere
+  bool prefetch = false;        // read experts of the next layer on a guess, in idle time of the drive
+  std::string state_directory;  // where learnt heat is kept (model/heat_file.h); empty: nowhere
   std::function<void(const LateRead&)> on_late_read;  // by the reader's thread (io/reader.h); may be empty
   ReaderMaker make_reader;                            // empty: Reader::create
 };

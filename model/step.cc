@@ -140,7 +140,12 @@ void Step::layer(Pass& pass) {
   add(sublayer_, count, pass.hidden);
   norm(l.ffn_norm, pass.hidden, count);
   if (shape.is_moe(index)) {
-    moe_->run(index, l.moe, count, normed_, pass.hidden, pass.errors, pass.use);
+    NextMoeLayer next;
+    if (index + 1 < shape.layers) {
+      const Layer& after = layers_[static_cast<size_t>(index) + 1];
+      next = {shape.is_moe(index + 1) ? index + 1 : -1, after.ffn_norm, after.moe.router, after.moe.bias};
+    }
+    moe_->run(index, l.moe, count, normed_, pass.hidden, pass.errors, pass.use, next);
     if (index + 1 < shape.layers && shape.is_moe(index + 1) && count > MoeExecutor::kStepRows)
       moe_->read_ahead(index + 1);
     return;

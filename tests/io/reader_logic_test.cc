@@ -68,6 +68,63 @@ TEST_F(ReaderLogic, LetsADemandOvertake_BetweenThePiecesOfALargeRead) {
   EXPECT_THAT(started_offsets(), ElementsAre(0, 65536, 8192, 16384, 24576));
 }
 
+TEST_F(ReaderLogic, StartsNoPrefetch_WhileSomethingMoreUrgentIsQueuedOrInFlight) {
+  create(all, 1 << 20, 64 << 10);
+  backend_->hold();
+  OwnedRead demand(file_, 0, 4096), sweep(file_, 8192, 12288), prefetch(file_, 1 << 20, (1 << 20) + 4096);
+  prefetch->priority = ReadPriority::kPrefetch;
+  sweep->priority = ReadPriority::kSweep;
+  reader_->submit({{demand.get()}});
+  backend_->wait_until_started(1);
+  reader_->submit({{prefetch.get()}});
+  backend_->go_round();
+  EXPECT_THAT(started_offsets(), ElementsAre(0));
+  reader_->submit({{sweep.get()}});  // there is room for it
+  backend_->wait_until_started(2);
+  backend_->go_round();
+  EXPECT_THAT(started_offsets(), ElementsAre(0, 8192));
+  backend_->release();
+  wait_for(*prefetch.get());
+  EXPECT_THAT(started_offsets(), ElementsAre(0, 8192, 1 << 20));
+}
+
+TEST_F(ReaderLogic, KeepsFewPrefetchesInFlight_AndStartsADemandBesideThem) {
+  create(all, 1 << 20, 1 << 20);
+  backend_->hold();
+  OwnedRead prefetch(file_, 0, 1 << 20), demand(file_, 4 << 20, (4 << 20) + 4096);
+  prefetch->priority = ReadPriority::kPrefetch;
+  reader_->submit({{prefetch.get()}});
+  backend_->wait_until_started(2);
+  backend_->go_round();
+  EXPECT_THAT(started_offsets(), ElementsAre(0, 64 << 10));  // an eighth of what may be in flight, in two pieces
+  reader_->submit({{demand.get()}});
+  backend_->wait_until_started(3);
+  EXPECT_EQ(backend_->started().back().offset, 4u << 20);
+  backend_->release();
+  wait_for(*prefetch.get());
+  wait_for(*demand.get());
+  EXPECT_LE(backend_->in_flight_bytes_peak(), (128u << 10) + 4096);
+}
+
+TEST_F(ReaderLogic, GoesOnWithARaisedRead_AsWithADemand) {
+  create(all, 1 << 20, 256 << 10);
+  backend_->hold();
+  OwnedRead prefetch(file_, 0, 512 << 10), other(file_, 2 << 20, (2 << 20) + 4096);
+  prefetch->priority = other->priority = ReadPriority::kPrefetch;
+  reader_->submit({{prefetch.get(), other.get()}});
+  backend_->wait_until_started(2);
+  reader_->raise({{prefetch.get()}}, ReadPriority::kDemand);
+  backend_->wait_until_started(4);  // the rest in pieces of a demand, beside those that fly
+  backend_->go_round();
+  EXPECT_THAT(started_offsets(), ElementsAre(0, 64 << 10, 128 << 10, (128 + 256) << 10));
+  backend_->release();
+  wait_for(*prefetch.get());
+  wait_for(*other.get());
+  EXPECT_EQ(prefetch.state(), ReadState::kDone);
+  EXPECT_EQ(started_offsets().back(), 2u << 20);
+  EXPECT_EQ(reader_->statistics().bytes, (512u << 10) + 4096);
+}
+
 TEST_F(ReaderLogic, KeepsBytesInFlightBounded) {
   create(all, 256 << 10, 64 << 10);
   std::vector<std::unique_ptr<OwnedRead>> reads;

@@ -34,6 +34,7 @@ namespace {
 TEST(Allocation, DoesNotHappenInAStep_OfAnyKind) {
   DemoOptions options;
   options.chunk = 40;
+  options.prefetch = true;
   Result<DemoModel> planned = open_demo(options);
   ASSERT_TRUE(planned.ok());
   options.memory_bytes = planned->runtime->plan().floor_bytes;
@@ -54,6 +55,7 @@ TEST(Allocation, DoesNotHappenInAStep_OfAnyKind) {
   EXPECT_EQ(after_prefill - before, 0u);
   EXPECT_EQ(after_decode - after_prefill, 0u);
   EXPECT_GT(model.runtime->residency()->statistics().evictions, 0u);
+  EXPECT_GT(model.runtime->moe()->guesses().predicted, 0u);
   EXPECT_GT(checksum, 0u);
 }
 

@@ -26,6 +26,7 @@ struct DemoOptions {
   KvType kv_type = KvType::kF16;
   ReaderOptions::Path read_path = ReaderOptions::Path::kAuto;
   double verify_reads = 0;
+  bool prefetch = false;
   ResidencyOptions residency;
   std::string state_directory;
   std::function<Result<std::unique_ptr<Reader>>(const ReaderOptions&)> make_reader;
@@ -49,6 +50,7 @@ inline Result<DemoModel> open_demo(const DemoOptions& options) {
   runtime.read_path = options.read_path;
   runtime.verify_reads = options.verify_reads;
   runtime.residency = options.residency;
+  runtime.prefetch = options.prefetch;
   runtime.state_directory = options.state_directory;
   runtime.make_reader = options.make_reader;
   LLMD_ASSIGN_OR_RETURN(model.runtime, Runtime::open(*model.gguf, runtime));

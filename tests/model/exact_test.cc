@@ -9,7 +9,7 @@ namespace llmd {
 namespace {
 
 // The logits of every row of a prompt and of 12 rows decoded after it.
-std::vector<float> run(const DemoOptions& options, size_t prompt_tokens) {
+std::vector<float> run(const DemoOptions& options, size_t prompt_tokens, ResidencyStatistics* statistics = nullptr) {
   DemoModel model = load_demo(options);
   std::vector<float> all;
   auto keep = [&](int32_t, std::span<const float> logits) { all.insert(all.end(), logits.begin(), logits.end()); };
@@ -17,6 +17,7 @@ std::vector<float> run(const DemoOptions& options, size_t prompt_tokens) {
   Generator generator(*model.runtime, static_cast<int32_t>(tokens.size()));
   EXPECT_TRUE(generator.prefill(std::span(tokens).first(prompt_tokens), true, keep).ok());
   for (size_t i = prompt_tokens; i < tokens.size(); i++) EXPECT_TRUE(generator.decode(tokens[i], keep).ok());
+  if (statistics != nullptr) *statistics = model.runtime->residency()->statistics();
   return all;
 }
 
@@ -73,6 +74,28 @@ TEST_P(Exact, GivesTheSameBytes_WhateverBudgetThreadsChunkAndReadPath) {
 
 // 40 prompt tokens take the absorbed form, 300 the expanded one over two blocks of context.
 INSTANTIATE_TEST_SUITE_P(Prompts, Exact, testing::Values(40, 300));
+
+// A guess decides what is read early, and nothing else.
+TEST(ExactPrefetch, GivesTheSameBytes_WhetherExpertsAreReadOnAGuessOrNot) {
+  const std::vector<float> expected = run({}, 40);
+  uint64_t useful = 0;
+  for (int threads : {1, 2}) {
+    std::vector<uint64_t> memory = budgets(7, threads);
+    for (size_t i = 0; i < 3; i++) {
+      DemoOptions options;
+      options.memory_bytes = memory[i];
+      options.threads = threads;
+      options.chunk = 7;
+      EXPECT_TRUE(same_bytes(run(options, 40), expected)) << describe(options);
+      options.prefetch = true;
+      ResidencyStatistics statistics;
+      EXPECT_TRUE(same_bytes(run(options, 40, &statistics), expected)) << describe(options);
+      EXPECT_GT(statistics.guesses, 0u) << describe(options);
+      useful += statistics.guesses_useful;
+    }
+  }
+  EXPECT_GT(useful, 0u);
+}
 
 // Decodes one token for each of `tokens` beside others in the same step.
 TEST(ExactBatch, GivesTheSameBytes_AloneAndBesideOthers) {

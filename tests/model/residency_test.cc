@@ -250,5 +250,116 @@ TEST_F(ResidencyTest, PutsAWarmReadInFront_WhenItIsDemanded) {
   EXPECT_EQ(residency_->statistics().read_errors, 0u);
 }
 
+// Those loaded on a guess and not used yet, found by looking.
+uint64_t guesses_held(const Residency& residency) {
+  uint64_t held = 0;
+  for (size_t slot = 0; slot < residency.pool().slot_numbers(); slot++)
+    held += residency.pool().guessed(static_cast<int32_t>(slot));
+  return held;
+}
+
+void expect_guesses(const Residency& residency, uint64_t useful, uint64_t wasted, uint64_t late, uint64_t held) {
+  ResidencyStatistics s = residency.statistics();
+  EXPECT_EQ(s.guesses_useful, useful);
+  EXPECT_EQ(s.guesses_wasted, wasted);
+  EXPECT_EQ(s.guesses_late, late);
+  EXPECT_EQ(guesses_held(residency), held);
+  EXPECT_EQ(s.guesses, useful + wasted + late + held);
+}
+
+TEST_F(ResidencyTest, ReadsAGuessOnce_WhenItIsWantedWhileInFlight) {
+  make_pool(16);
+  ASSERT_TRUE(load(1, 3).ok());
+  size_t before = backend_->started().size();
+  backend_->hold();
+  residency_->prefetch(2, std::vector<int32_t>{7});
+  backend_->wait_until_started(before + 1);
+  ExpertSlot* slot = begin(2, 7);
+  ASSERT_NE(slot, nullptr);
+  EXPECT_FALSE(residency_->ready(*slot));
+  for (int32_t i = 0; i < slot->reads_count; i++) EXPECT_EQ(slot->reads[i].priority, ReadPriority::kDemand);
+  backend_->release();
+  wait_until_ready(*slot);
+  EXPECT_TRUE(residency_->settle(*slot).ok());
+  uint64_t asked = 0, started = 0;
+  for (int32_t i = 0; i < slot->reads_count; i++) asked += slot->reads[i].progress.end - slot->reads[i].offset;
+  residency_->release(slot);
+  std::vector<BackendRead> reads = backend_->started();
+  for (size_t i = before; i < reads.size(); i++) started += reads[i].length;
+  EXPECT_EQ(started, asked);
+  EXPECT_EQ(residency_->statistics().misses, 1u);
+  expect_guesses(*residency_, 1, 0, 0, 0);
+  EXPECT_EQ(residency_->statistics().prefetch_bytes, catalog_.layer(2).expert_bytes);
+}
+
+TEST_F(ResidencyTest, DropsAGuess_WhenItsLayerBeginsBeforeTheDriveDoes) {
+  make_pool(16);
+  backend_->hold();
+  ExpertSlot* first = begin(1, 3);
+  backend_->wait_until_started(1);
+  residency_->prefetch(2, std::vector<int32_t>{7, 8});
+  EXPECT_TRUE(residency_->is_resident(2, 7));  // it has a slot
+  backend_->go_round();
+  size_t started = backend_->started().size();
+  ExpertSlot* wanted = begin(2, 8);
+  EXPECT_FALSE(residency_->is_resident(2, 7));
+  expect_guesses(*residency_, 0, 0, 2, 0);
+  EXPECT_EQ(residency_->statistics().prefetch_bytes, 0u);
+  EXPECT_EQ(residency_->statistics().misses, 2u);
+  backend_->release();
+  for (ExpertSlot* slot : {first, wanted}) {
+    wait_until_ready(*slot);
+    EXPECT_TRUE(residency_->settle(*slot).ok());
+    residency_->release(slot);
+  }
+  EXPECT_GT(backend_->started().size(), started);
+  for (const BackendRead& read : backend_->started())
+    for (int32_t t = 0; t < catalog_.layer(2).tensors_count; t++) {
+      const ExpertTensor& tensor = catalog_.layer(2).tensors[t];
+      EXPECT_FALSE(read.offset > tensor.file_offset + 7 * tensor.expert_bytes &&
+                   read.offset + read.length < tensor.file_offset + 8 * tensor.expert_bytes);
+    }
+}
+
+TEST_F(ResidencyTest, KeepsAGuessThatNobodyWanted_UntilItsSlotIsTaken) {
+  make_pool(8);
+  ASSERT_TRUE(load(1, 3).ok());
+  backend_->hold();
+  residency_->prefetch(2, std::vector<int32_t>{7});
+  backend_->wait_until_started(static_cast<size_t>(reads_) + 1);
+  backend_->release();
+  ASSERT_TRUE(load(2, 9).ok());  // the layer that it was read for
+  while (residency_->maintain(false)) {
+  }
+  EXPECT_TRUE(residency_->is_resident(2, 7));
+  expect_guesses(*residency_, 0, 0, 0, 1);
+  for (int32_t expert = 10; expert < 18; expert++) ASSERT_TRUE(load(2, expert).ok());
+  EXPECT_FALSE(residency_->is_resident(2, 7));
+  expect_guesses(*residency_, 0, 1, 0, 0);
+  EXPECT_EQ(residency_->statistics().decode_misses, 10u);
+}
+
+TEST_F(ResidencyTest, AddsUpItsGuesses_AfterManySteps) {
+  DemoOptions options;
+  options.prefetch = true;
+  Result<DemoModel> planned = open_demo(options);
+  ASSERT_TRUE(planned.ok());
+  uint64_t floor = planned->runtime->plan().floor_bytes, full = planned->runtime->plan().full_bytes;
+  options.memory_bytes = floor + (full - floor) / 4;
+  DemoModel model = load_demo(options);
+  Generator generator(*model.runtime, 256);
+  for (int32_t token : some_tokens(200, 12))
+    ASSERT_TRUE(generator.decode(token, [](int32_t, std::span<const float>) {}).ok());
+  const Residency& residency = *model.runtime->residency();
+  ResidencyStatistics s = residency.statistics();
+  EXPECT_GT(s.guesses_useful, 0u);
+  EXPECT_EQ(s.guesses, s.guesses_useful + s.guesses_wasted + s.guesses_late + guesses_held(residency));
+  const GuessCounts& counts = model.runtime->moe()->guesses();
+  EXPECT_LE(counts.missing_right, counts.missing);
+  EXPECT_LE(counts.right, counts.routed);
+  EXPECT_LE(s.guesses_useful, counts.missing_right);
+  EXPECT_GT(counts.right * 3, counts.routed);  // far better than chance, which is 4 of 32
+}
+
 }  // namespace
 }  // namespace llmd
