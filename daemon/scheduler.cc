@@ -134,7 +134,8 @@ void Scheduler::set_phase(EngineStatus::Phase phase, std::string detail, double 
 
 Status Scheduler::load() {
   set_phase(EngineStatus::Phase::kLoading, "reading metadata", 0);
-  LLMD_ASSIGN_OR_RETURN(model_, open_model(options_, kHttpBudgetBytes, make_reader_));
+  uint64_t store_bytes = options_.kv_store.empty() ? 0 : kStoreBudgetBytes;
+  LLMD_ASSIGN_OR_RETURN(model_, open_model(options_, kHttpBudgetBytes + store_bytes, make_reader_));
   spdlog::info("memory plan for {}", options_.model);
   log_lines(plan_table(model_.runtime->plan()));
   LLMD_RETURN_IF_ERROR(load_model(model_, true, [this](const char* phase, uint64_t done, uint64_t total) {
@@ -176,6 +177,7 @@ Status Scheduler::open_store() {
   KvStoreOptions wanted;
   wanted.directory = options_.kv_store;
   wanted.bytes_max = options_.kv_store_bytes;
+  wanted.records_max = kStoreRecordsMax;
   wanted.model = model_identity(*model_.gguf);
   wanted.label = info_.model_id;
   wanted.identity = "model " + std::to_string(wanted.model) + ", KV type " +

@@ -160,7 +160,7 @@ std::string plan_table(const MemoryPlan& plan) {
        plan.pool_slots == 0 ? ""
                             : std::to_string(plan.pool_slots) + " of " + std::to_string(plan.experts_total) +
                                   " experts (" + human_bytes(plan.expert_bytes_total) + ")");
-  line("HTTP", plan.http_bytes, "connections, bodies, stream buffers");
+  line("HTTP", plan.http_bytes, "connections, bodies, stream buffers; the KV store's index");
   line("process", plan.process_bytes, "program, libraries, stacks, vocabulary");
   line("total", plan.total_bytes(), "of " + human_bytes(plan.budget_bytes));
   return text;
