@@ -125,7 +125,7 @@ class Soak {
     faults.eio_one_in = 40;
     faults.eagain_one_in = 9;
     faults.delay_one_in = 5;
-    faults.zero_one_in = 2000;
+    faults.zero_one_in = 300;
     Server server(options_, [faults](const ReaderOptions& options) {
       ReaderOptions quick = options;
       quick.retry_pause_us = 1;
