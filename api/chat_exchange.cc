@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "api/api_error.h"
@@ -12,8 +13,10 @@ ChatExchange::ChatExchange(Engine& engine, PreparedChat chat, const HttpOptions&
     : engine_(engine),
       chat_(std::move(chat)),
       options_(options),
-      mailbox_(std::make_shared<Mailbox>(options.send_bytes_max, std::move(wake))),
+      choices_(chat_.choices),
       logprobs_(chat_.generation.top_logprobs.has_value()) {
+  for (Choice& choice : choices_)
+    choice.mailbox = std::make_shared<Mailbox>(options.send_bytes_max / choices_.size(), wake);
   summary_.usage.prompt_tokens = static_cast<int32_t>(chat_.generation.prompt_tokens.size());
 }
 
@@ -23,7 +26,9 @@ ChatExchange::~ChatExchange() {
 
 void ChatExchange::start(Clock::time_point now) {
   started_ = last_output_ = now;
-  Result<uint64_t> generation = engine_.submit(std::move(chat_.generation), mailbox_);
+  std::vector<std::shared_ptr<GenerationSink>> sinks;
+  for (const Choice& choice : choices_) sinks.push_back(choice.mailbox);
+  Result<uint64_t> generation = engine_.submit(std::move(chat_.generation), std::move(sinks));
   if (!generation.ok()) return fail(generation.error());
   generation_ = generation.value();
   if (!chat_.stream) return;
@@ -33,37 +38,19 @@ void ChatExchange::start(Clock::time_point now) {
   head.headers.emplace_back("X-Accel-Buffering", "no");
   head_ = std::move(head);
   head_made_ = true;
-  out_ = chat_.reply.role_event();
+  for (size_t i = 0; i < choices_.size(); i++) out_ += chat_.reply.role_event(i);
 }
 
 void ChatExchange::poll(Clock::time_point now) {
   if (finished_) return;
-  Mailbox::Events events = mailbox_->take();
-  if (events.overflow || out_.size() > options_.send_bytes_max) {
+  if (out_.size() > options_.send_bytes_max) {
     cancelled_ = true;
     return peer_gone();
   }
-  if (chat_.stream) {
-    add_stream_events(events, now);
-  } else {
-    text_ += events.text;
-    add_logprobs(events, logprob_text_);
-    if (logprob_text_.size() > options_.logprobs_bytes_max) {
-      cancel_generation();
-      return fail(client_error("reply_too_large",
-                               "The log-probabilities take more than " + std::to_string(options_.logprobs_bytes_max) +
-                                   " bytes: ask for fewer tokens or fewer top_logprobs, or stream.",
-                               "logprobs"));
-    }
-  }
-  if (events.error) {
-    generation_.reset();
-    return fail(*events.error);
-  }
-  if (events.finish) {
-    generation_.reset();
-    return finish(*events.finish);
-  }
+  for (size_t i = 0; i < choices_.size() && !finished_; i++) take_events(i, now);
+  if (finished_) return;
+  if (std::all_of(choices_.begin(), choices_.end(), [](const Choice& choice) { return choice.finish.has_value(); }))
+    return finish();
   if (now < next_deadline() || !out_.empty()) return;
   if (chat_.stream) {
     out_ += kSsePing;
@@ -73,7 +60,26 @@ void ChatExchange::poll(Clock::time_point now) {
   }
 }
 
-void ChatExchange::add_stream_events(Mailbox::Events& events, Clock::time_point now) {
+void ChatExchange::take_events(size_t choice, Clock::time_point now) {
+  const Mailbox::Events events = choices_[choice].mailbox->take();
+  if (events.overflow) {
+    cancelled_ = true;
+    return peer_gone();
+  }
+  if (chat_.stream) {
+    add_stream_events(choice, events, now);
+  } else {
+    add_whole_events(choices_[choice], events);
+  }
+  if (finished_) return;
+  if (events.error) {
+    cancel_generation();  // the other choices
+    return fail(*events.error);
+  }
+  if (events.finish) end_choice(choice, *events.finish);
+}
+
+void ChatExchange::add_stream_events(size_t choice, const Mailbox::Events& events, Clock::time_point now) {
   // Progress is news only while nothing else waits to be sent.
   if (events.progress && chat_.return_progress && out_.empty()) {
     const double seconds = std::chrono::duration<double>(now - started_).count();
@@ -81,7 +87,18 @@ void ChatExchange::add_stream_events(Mailbox::Events& events, Clock::time_point 
   }
   std::string logprobs;
   add_logprobs(events, logprobs);
-  if (!events.text.empty() || !logprobs.empty()) out_ += chat_.reply.content_event(events.text, logprobs);
+  if (!events.text.empty() || !logprobs.empty()) out_ += chat_.reply.content_event(choice, events.text, logprobs);
+}
+
+void ChatExchange::add_whole_events(Choice& choice, const Mailbox::Events& events) {
+  choice.text += events.text;
+  add_logprobs(events, choice.logprobs);
+  if (choice.logprobs.size() <= options_.logprobs_bytes_max / choices_.size()) return;
+  cancel_generation();
+  fail(client_error("reply_too_large",
+                    "The log-probabilities take more than " + std::to_string(options_.logprobs_bytes_max) +
+                        " bytes: ask for fewer tokens or fewer top_logprobs, or stream.",
+                    "logprobs"));
 }
 
 void ChatExchange::add_logprobs(const Mailbox::Events& events, std::string& to) const {
@@ -91,18 +108,32 @@ void ChatExchange::add_logprobs(const Mailbox::Events& events, std::string& to) 
   }
 }
 
-void ChatExchange::finish(const Mailbox::Finish& finish) {
-  finished_ = true;
-  summary_.usage = finish.usage;
+void ChatExchange::end_choice(size_t choice, const Mailbox::Finish& finish) {
+  choices_[choice].finish = finish.reason;
   summary_.end = finish.reason == FinishReason::kStop ? "stop" : "length";
+  // The prompt counts once.
+  GenerationUsage& usage = summary_.usage;
+  const int32_t before = usage.completion_tokens;
+  const double decode_seconds = std::max(usage.decode_seconds, finish.usage.decode_seconds);
+  usage = finish.usage;
+  usage.completion_tokens += before;
+  usage.decode_seconds = decode_seconds;
+  if (chat_.stream) out_ += chat_.reply.finish_event(choice, finish.reason);
+}
+
+void ChatExchange::finish() {
+  finished_ = true;
+  generation_.reset();
   if (chat_.stream) {
-    out_ += chat_.reply.finish_event(finish.reason);
-    if (chat_.include_usage) out_ += chat_.reply.usage_event(finish.usage);
+    if (chat_.include_usage) out_ += chat_.reply.usage_event(summary_.usage);
     out_ += kSseDone;
     return;
   }
+  std::vector<ChoiceText> texts;
+  for (const Choice& choice : choices_)
+    texts.push_back({choice.text, logprobs_ ? &choice.logprobs : nullptr, *choice.finish});
   HttpReply reply;
-  reply.body = chat_.reply.whole(text_, logprobs_ ? &logprob_text_ : nullptr, finish.reason, finish.usage);
+  reply.body = chat_.reply.whole(texts, summary_.usage);
   if (head_made_) {
     out_ += reply.body;
   } else {
@@ -161,7 +192,7 @@ void ChatExchange::abort(const Error& error) {
 }
 
 void ChatExchange::cancel_generation() {
-  mailbox_->detach();
+  for (const Choice& choice : choices_) choice.mailbox->detach();
   if (generation_) engine_.cancel(*std::exchange(generation_, {}));
 }
 

@@ -1,4 +1,4 @@
-// ChatExchange: one chat completion from submit to its last byte, without a socket.
+// ChatExchange: one chat completion, with all its choices, from submit to its last byte, without a socket.
 //
 // A state machine: events of the engine, of the peer and of the clock go in; what to send comes out. The session asks
 // take() whenever it can write, and poll()s at next_deadline() or when woken. Streams: head and role delta before
@@ -67,21 +67,28 @@ class ChatExchange {
   void abort(const Error& error);
 
  private:
+  struct Choice {
+    std::shared_ptr<Mailbox> mailbox;
+    std::string text, logprobs;  // of a non-streamed answer so far; the latter as JSON elements
+    std::optional<FinishReason> finish;
+  };
+
   void cancel_generation();
   void fail(const Error& error);
-  void finish(const Mailbox::Finish& finish);
-  void add_stream_events(Mailbox::Events& events, Clock::time_point now);
+  void take_events(size_t choice, Clock::time_point now);
+  void add_stream_events(size_t choice, const Mailbox::Events& events, Clock::time_point now);
+  void add_whole_events(Choice& choice, const Mailbox::Events& events);
   void add_logprobs(const Mailbox::Events& events, std::string& to) const;
+  void end_choice(size_t choice, const Mailbox::Finish& finish);
+  void finish();
 
   Engine& engine_;
   PreparedChat chat_;
   const HttpOptions& options_;
-  std::shared_ptr<Mailbox> mailbox_;
+  std::vector<Choice> choices_;
   std::optional<uint64_t> generation_;  // set while the engine runs it
 
-  const bool logprobs_;       // were asked for
-  std::string text_;          // non-streamed answer so far
-  std::string logprob_text_;  // its log-probabilities, as JSON elements
+  const bool logprobs_;  // were asked for
   std::optional<HttpReply> whole_, head_;
   std::string out_;  // of the body
   bool head_made_ = false, finished_ = false, broken_ = false, close_after_ = false, cancelled_ = false;

@@ -24,15 +24,17 @@ ordered_json usage_json(const GenerationUsage& usage) {
           {"completion_tokens_details", {{"reasoning_tokens", 0}}}};
 }
 
-// Puts the elements in the place of choices[0].logprobs. They are text already, since as a document they would take
-// many times as much. In a JSON text no string can hold the mark: its quotes would be escaped.
+// Puts `text` in the place of a null member: what is JSON text already would take many times as much as a document. In
+// a JSON text no string can hold the mark, since its quotes would be escaped.
+std::string replace_mark(std::string json, std::string_view mark, std::string_view text) {
+  const size_t at = json.find(mark);
+  return at == std::string::npos ? json : json.replace(at, mark.size(), text);
+}
+
 std::string with_logprobs(std::string json, std::string_view elements) {
-  constexpr std::string_view kMark = "\"logprobs\":null";
-  const size_t at = json.find(kMark);
-  if (at == std::string::npos) return json;
   std::string member = "\"logprobs\":{\"content\":[";
   member.append(elements).append("],\"refusal\":null}");
-  return json.replace(at, kMark.size(), member);
+  return replace_mark(std::move(json), "\"logprobs\":null", member);
 }
 
 }  // namespace
@@ -46,9 +48,9 @@ std::string sse_event(std::string_view json) {
 ChatReply::ChatReply(std::string id, int64_t created_unix, std::string model)
     : id_(std::move(id)), created_unix_(created_unix), model_(std::move(model)) {}
 
-ordered_json ChatReply::chunk(ordered_json delta, ordered_json finish_reason) const {
+ordered_json ChatReply::chunk(size_t index, ordered_json delta, ordered_json finish_reason) const {
   ordered_json choice;
-  choice["index"] = 0;
+  choice["index"] = index;
   choice["delta"] = std::move(delta);
   choice["logprobs"] = nullptr;
   choice["finish_reason"] = std::move(finish_reason);
@@ -62,49 +64,52 @@ ordered_json ChatReply::chunk(ordered_json delta, ordered_json finish_reason) co
   return out;
 }
 
-std::string ChatReply::role_event() const {
-  return sse_event(dump(chunk({{"role", "assistant"}, {"content", ""}}, nullptr)));
+std::string ChatReply::role_event(size_t choice) const {
+  return sse_event(dump(chunk(choice, {{"role", "assistant"}, {"content", ""}}, nullptr)));
 }
 
-std::string ChatReply::content_event(std::string_view text, std::string_view logprobs) const {
-  std::string json = dump(chunk({{"content", text}}, nullptr));
+std::string ChatReply::content_event(size_t choice, std::string_view text, std::string_view logprobs) const {
+  std::string json = dump(chunk(choice, {{"content", text}}, nullptr));
   return sse_event(logprobs.empty() ? json : with_logprobs(std::move(json), logprobs));
 }
 
 std::string ChatReply::progress_event(int32_t processed, int32_t total, double seconds) const {
-  ordered_json out = chunk(ordered_json::object(), nullptr);
+  ordered_json out = chunk(0, ordered_json::object(), nullptr);
   out["prompt_progress"] = {{"total", total}, {"processed", processed}, {"time_ms", std::llround(seconds * 1000)}};
   return sse_event(dump(out));
 }
 
-std::string ChatReply::finish_event(FinishReason reason) const {
-  return sse_event(dump(chunk(ordered_json::object(), name_of(reason))));
+std::string ChatReply::finish_event(size_t choice, FinishReason reason) const {
+  return sse_event(dump(chunk(choice, ordered_json::object(), name_of(reason))));
 }
 
 std::string ChatReply::usage_event(const GenerationUsage& usage) const {
-  ordered_json out = chunk(ordered_json::object(), nullptr);
+  ordered_json out = chunk(0, ordered_json::object(), nullptr);
   out["choices"] = ordered_json::array();
   out["usage"] = usage_json(usage);
   return sse_event(dump(out));
 }
 
-std::string ChatReply::whole(std::string_view text, const std::string* logprobs, FinishReason reason,
-                             const GenerationUsage& usage) const {
-  ordered_json choice;
-  choice["index"] = 0;
-  choice["message"] = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
-  choice["logprobs"] = nullptr;
-  choice["finish_reason"] = name_of(reason);
+std::string ChatReply::whole(std::span<const ChoiceText> choices, const GenerationUsage& usage) const {
   ordered_json out;
   out["id"] = id_;
   out["object"] = "chat.completion";
   out["created"] = created_unix_;
   out["model"] = model_;
-  out["choices"] = ordered_json::array();
-  out["choices"].push_back(std::move(choice));
+  out["choices"] = nullptr;
   out["usage"] = usage_json(usage);
-  std::string json = dump(out);
-  return (logprobs != nullptr ? with_logprobs(std::move(json), *logprobs) : json) + "\n";
+  std::string list = "\"choices\":[";
+  for (size_t i = 0; i < choices.size(); i++) {
+    ordered_json choice;
+    choice["index"] = i;
+    choice["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+    choice["logprobs"] = nullptr;
+    choice["finish_reason"] = name_of(choices[i].reason);
+    std::string json = dump(choice);
+    if (i > 0) list += ',';
+    list += choices[i].logprobs != nullptr ? with_logprobs(std::move(json), *choices[i].logprobs) : json;
+  }
+  return replace_mark(dump(out), "\"choices\":null", list + "]") + "\n";
 }
 
 }  // namespace llmd

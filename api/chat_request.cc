@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "api/chat_fields.h"
+#include "api/engine.h"
 
 namespace llmd {
 
@@ -139,9 +140,9 @@ Status set_stream_options(const ordered_json& value, const std::string& name, Ch
   return {};
 }
 
-Status set_n(const ordered_json& value, const std::string& name, ChatRequest&) {
-  LLMD_ASSIGN_OR_RETURN(const int64_t count, integer_in(value, name, 1, std::numeric_limits<int64_t>::max()));
-  if (count != 1) return unsupported_field(name, " must be 1: llmd gives one answer per request.");
+Status set_n(const ordered_json& value, const std::string& name, ChatRequest& out) {
+  LLMD_ASSIGN_OR_RETURN(const int64_t count, integer_in(value, name, 1, kChoicesMax));
+  out.choices = static_cast<size_t>(count);
   return {};
 }
 

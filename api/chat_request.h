@@ -30,6 +30,7 @@ struct ChatRequest {
   int32_t top_logprobs = 0;  // how many of the likeliest are wanted beside each token
   std::vector<std::string> stops;
   bool stream = false, include_usage = false, return_progress = false, cache_prompt = true;
+  size_t choices = 1;                      // answers wanted to this prompt
   std::string cache_salt, cache_key;       // only requests with the same two share what was computed
   int32_t priority = 0;                    // the lowest goes first
   double deadline_seconds = 0;             // 0: none

@@ -153,8 +153,9 @@ Result<PreparedChat> ChatService::build(std::string& body, std::optional<HttpRep
   generation.cache_space = cache_space(request);
   generation.priority = request.priority;
   generation.deadline_seconds = request.deadline_seconds;
-  return PreparedChat{std::move(generation), ChatReply(random_id("chatcmpl-"), seconds, engine_.info().model_id),
-                      request.stream, request.include_usage, request.return_progress};
+  return PreparedChat{std::move(generation),   ChatReply(random_id("chatcmpl-"), seconds, engine_.info().model_id),
+                      request.stream,          request.include_usage,
+                      request.return_progress, request.choices};
 }
 
 PrepareOutcome ChatService::prepare(std::string body) {

@@ -20,6 +20,7 @@ struct PreparedChat {
   GenerationRequest generation;
   ChatReply reply;
   bool stream = false, include_usage = false, return_progress = false;
+  size_t choices = 1;
 };
 
 struct PrepareOutcome {

@@ -22,6 +22,8 @@ namespace llmd {
 
 enum class FinishReason { kStop, kLength };
 
+inline constexpr size_t kChoicesMax = 16;
+
 struct GenerationRequest {
   std::vector<int32_t> prompt_tokens;  // not empty, shorter than the context
   int32_t tokens_max = 0;              // at least 1; the engine also ends at the context's end (kLength)
@@ -84,8 +86,10 @@ class Engine {
   virtual const EngineInfo& info() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;
   /// Queues a request. Errors: client "queue_full"; operating "model_loading", "shutting_down".
-  virtual Result<uint64_t> submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) = 0;
-  /// Stops a generation within one step; the sink hears nothing more. Unknown ids are ignored.
+  /// `sinks`: one for each answer wanted to the same prompt, 1 to kChoicesMax. The prompt is computed once, and only
+  /// the first hears of its progress; answer i is what a request of its own would get with the seed raised by i.
+  virtual Result<uint64_t> submit(GenerationRequest request, std::vector<std::shared_ptr<GenerationSink>> sinks) = 0;
+  /// Stops a generation, with all its answers, within one step; the sinks hear nothing more. Unknown ids are ignored.
   virtual void cancel(uint64_t id) = 0;
 };
 

@@ -25,14 +25,19 @@ class Batcher::RowSink final : public LogitsSink {
   void on_logits(size_t row, std::span<const float> logits) override {
     for (Request* request : requests_) {
       if (request->sequence.get() != rows_[row].sequence) continue;
-      request->sampled = request->sampler->sample(logits, request->tokens, request->generated());
-      if (request->request.top_logprobs)
-        request->logprobs = token_logprobs(logits, *request->sampled, *request->request.top_logprobs);
+      sample(*request, logits);
+      for (const std::unique_ptr<Request>& other : request->others) sample(*other, logits);
       return;
     }
   }
 
  private:
+  static void sample(Request& request, std::span<const float> logits) {
+    request.sampled = request.sampler->sample(logits, request.tokens, request.generated());
+    if (request.request.top_logprobs)
+      request.logprobs = token_logprobs(logits, *request.sampled, *request.request.top_logprobs);
+  }
+
   std::span<const Row> rows_;
   std::span<Request* const> requests_;
 };
@@ -64,18 +69,32 @@ bool Batcher::busy() const {
                      [](const auto& request) { return request->load == nullptr || request->load->finished; });
 }
 
+size_t Batcher::running() const {
+  size_t answers = 0;
+  for (const std::unique_ptr<Request>& request : running_) answers += request->answers();
+  return answers;
+}
+
 bool Batcher::admit(std::unique_ptr<Request>& request) {
-  if (running_.size() == kRunningMax) return false;
-  Request& r = *request;
-  size_t longest = static_cast<size_t>(std::min(context_tokens_, r.prompt() + r.request.tokens_max));
-  r.sequence = std::make_unique<KvSequence>(runtime_.kv(), context_tokens_);
-  r.sampler.emplace(r.request.sampling, end_ids_, sampler_workspace_);
-  r.tokens.reserve(longest);
-  r.forms.reserve(longest);
-  r.tokens.assign(r.request.prompt_tokens.begin(), r.request.prompt_tokens.end());
-  r.admitted_at = now_seconds();
+  if (running() + request->answers() > kRunningMax) return false;
+  prepare(*request);
+  for (const std::unique_ptr<Request>& other : request->others) {
+    other->tokens = request->tokens;
+    other->prompt_length = request->prompt_length;
+    prepare(*other);
+  }
   running_.push_back(std::move(request));
   return true;
+}
+
+// All that a request needs to run; from here on it allocates nothing.
+void Batcher::prepare(Request& request) {
+  size_t longest = static_cast<size_t>(std::min(context_tokens_, request.prompt() + request.request.tokens_max));
+  request.sequence = std::make_unique<KvSequence>(runtime_.kv(), context_tokens_);
+  request.sampler.emplace(request.request.sampling, end_ids_, sampler_workspace_);
+  request.tokens.reserve(longest);
+  request.forms.reserve(longest);
+  request.admitted_at = now_seconds();
 }
 
 void Batcher::turn() {
@@ -95,9 +114,9 @@ KvPages Batcher::kv_pages() const {
   return {runtime_.kv().pages_total(), runtime_.kv().pages_free(), runtime_.prefixes().pages_idle()};
 }
 
-void Batcher::cancel(std::span<const uint64_t> ids) {
+void Batcher::cancel(std::span<const uint64_t> generations) {
   for (const std::unique_ptr<Request>& request : running_)
-    if (std::find(ids.begin(), ids.end(), request->id) != ids.end()) {
+    if (std::find(generations.begin(), generations.end(), request->generation) != generations.end()) {
       remember(*request);
       request->ended = true;
     }
@@ -108,8 +127,7 @@ void Batcher::end_all(const Error& error) {
   for (const std::unique_ptr<Request>& request : running_) {
     if (request->ended) continue;
     remember(*request);
-    request->ended = true;
-    request->sink->on_error(error);
+    request->end_with(error);
   }
   remove_ended();
 }
@@ -361,8 +379,28 @@ void Batcher::hand_out(std::span<const Row> rows, std::span<const std::optional<
     for (int32_t p = static_cast<int32_t>(request->forms.size()); p < computed; p++)
       request->forms.push_back(static_cast<uint8_t>(request->form(p)));
     request->computed = computed;
-    if (request->sampled) accept_token(*request, *request->sampled);
+    if (!request->sampled) continue;
+    fork(*request);
+    accept_token(*request, *request->sampled);
   }
+}
+
+// The prompt is computed: the other answers to it go on by themselves, each with the token it has drawn.
+void Batcher::fork(Request& request) {
+  for (std::unique_ptr<Request>& entry : request.others) {
+    Request& other = *entry;
+    for (size_t page = 0; page < request.sequence->pages().size(); page++)
+      other.sequence->attach_next(request.sequence->pages()[page],
+                                  std::min(request.computed, static_cast<int32_t>(page + 1) * kKvPageTokens));
+    other.forms.assign(request.forms.begin(), request.forms.end());
+    other.computed = request.computed;
+    other.cached = request.cached;
+    other.expanded = request.expanded;
+    other.looked_up = true;
+    running_.push_back(std::move(entry));
+    accept_token(other, *other.sampled);
+  }
+  request.others.clear();
 }
 
 void Batcher::accept_token(Request& request, int32_t token) {
@@ -407,8 +445,7 @@ void Batcher::fail(Request& request, const Error& error) {
               error.to_string());
   output_invalid_ |= error.code == "model_output_invalid";
   if (error.code != "model_output_invalid") remember(request);  // what was computed before is as good as ever
-  request.ended = true;
-  request.sink->on_error(error);
+  request.end_with(error);
 }
 
 }  // namespace llmd

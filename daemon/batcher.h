@@ -4,6 +4,8 @@
 // (a sweep, model/step.h): a prompt delays others by one layer, not by its length; prompts and, beyond 16, decoders
 // take turns by rank (priority and waiting). Rows are batch-invariant, so who shares a step changes nothing in anyone's
 // answer.
+// Several answers to one prompt are one request until its first logits, from which each draws its own first token; from
+// there on they run side by side on shared pages.
 //
 // What is computed goes into the prefix tree (kv/prefix_tree.h) and the store (kv/kv_store.h), if there is one, after
 // every chunk and at the end, also of a request that was cancelled. A prompt is looked up there just before its first
@@ -46,15 +48,15 @@ class Batcher {
   Batcher(const LoadedModel& model, KvStore* store);
   ~Batcher();
 
-  size_t running() const { return running_.size(); }
+  size_t running() const;
   /// Whether a turn would do anything; false: nothing runs, or all wait for the store.
   bool busy() const;
-  /// Takes the request over if it may run now; else leaves it where it is and returns false.
+  /// Takes the request over if all its answers may run now; else leaves it where it is and returns false.
   bool admit(std::unique_ptr<Request>& request);
   /// One decode step, then one layer of a prompt.
   void turn();
-  /// Drops those of these requests that run, with their KV; their sinks hear nothing more.
-  void cancel(std::span<const uint64_t> ids);
+  /// Drops what runs of these generations, with its KV; their sinks hear nothing more.
+  void cancel(std::span<const uint64_t> generations);
   /// Ends everything with this error.
   void end_all(const Error& error);
   /// Whether a request has ever failed because the model's output was not a number.
@@ -78,6 +80,8 @@ class Batcher {
   void drop_load(Request& request);
   void end_chunk();
   void step(std::span<Request* const> requests);
+  void prepare(Request& request);
+  void fork(Request& request);
   void hand_out(std::span<const Row> rows, std::span<const std::optional<Error>> errors,
                 std::span<Request* const> requests);
   bool make_room(Request& request, int32_t tokens);

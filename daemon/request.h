@@ -1,6 +1,8 @@
-// Request: one generation, from the queue to its last token.
+// Request: one answer, from the queue to its last token.
 //
-// Plain data: the scheduler's lock guards it while it waits, the compute thread owns it from admission on.
+// When several answers to one prompt are wanted, the first carries the others until its prompt is computed; then each
+// goes on alone (Batcher::fork). Plain data: the scheduler's lock guards it while it waits, the compute thread owns it
+// from admission on.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +23,28 @@ namespace llmd {
 struct Request {
   Request(uint64_t number, GenerationRequest wanted, std::shared_ptr<GenerationSink> to, double now)
       : id(number),
+        generation(number),
         request(std::move(wanted)),
         sink(std::move(to)),
         stops(request.stops),
+        tokens(std::move(request.prompt_tokens)),
+        prompt_length(static_cast<int32_t>(tokens.size())),
         submitted_at(now),
         served_at(now) {}
 
   uint64_t id;
+  uint64_t generation = 0;  // what submit() returned: the id of the first answer
   GenerationRequest request;
   std::shared_ptr<GenerationSink> sink;
   StopMatcher stops;
   Detokenizer detokenizer;
+  std::vector<int32_t> tokens;     // the prompt, then what was generated; all but the last have been accepted
+  int32_t prompt_length = 0;       // of `tokens`
   double submitted_at = 0;         // by the steady clock, in seconds, as the other times
   double served_at = 0;            // when its last chunk began
   std::optional<Sampler> sampler;  // set at admission, as the next one
   std::unique_ptr<KvSequence> sequence;
-  std::vector<int32_t> tokens;  // the prompt, then what was generated; all but the last have been accepted
-  int32_t computed = 0;         // rows of `tokens` whose KV is in place
+  int32_t computed = 0;  // rows of `tokens` whose KV is in place
   // How the rows were computed, as many as ever were: the same rows are always computed in the same forms again.
   std::vector<uint8_t> forms;
   bool looked_up = false;           // the prefix tree and the store have been asked, since the KV was last dropped
@@ -49,8 +56,16 @@ struct Request {
   std::optional<int32_t> sampled;   // by the step at hand
   std::optional<TokenLogprobs> logprobs;  // of `sampled`
   double admitted_at = 0, first_token_at = 0;
+  std::vector<std::unique_ptr<Request>> others;  // answers that begin where this one's prompt ends
 
-  int32_t prompt() const { return static_cast<int32_t>(request.prompt_tokens.size()); }
+  size_t answers() const { return 1 + others.size(); }
+  /// Tells everyone who waits for this that nothing more comes.
+  void end_with(const Error& error) {
+    ended = true;
+    sink->on_error(error);
+    for (const std::unique_ptr<Request>& other : others) other->sink->on_error(error);
+  }
+  int32_t prompt() const { return prompt_length; }
   int32_t generated() const { return static_cast<int32_t>(tokens.size()) - prompt(); }
   int32_t uncomputed() const { return static_cast<int32_t>(tokens.size()) - computed; }
   /// Who goes first has the lowest: its priority, less what it has gained by waiting since it was last served.

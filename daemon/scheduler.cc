@@ -73,14 +73,22 @@ KvStoreStatistics Scheduler::kv_store() const {
   return kv_store_;
 }
 
-Result<uint64_t> Scheduler::submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
+Result<uint64_t> Scheduler::submit(GenerationRequest request, std::vector<std::shared_ptr<GenerationSink>> sinks) {
   std::lock_guard lock(mutex_);
   if (draining_ || stopping_) return shutting_down();
   if (status_.phase != EngineStatus::Phase::kReady)
     return operating_error("model_loading", "the model is still being loaded: " + status_.phase_detail);
   if (waiting_.size() >= kQueueMax) return client_error("queue_full", "too many requests are waiting; try again later");
-  uint64_t id = next_id_++;
-  waiting_.push_back(std::make_unique<Request>(id, std::move(request), std::move(sink), now_seconds()));
+  double now = now_seconds();
+  uint64_t id = next_id_;
+  next_id_ += sinks.size();
+  auto first = std::make_unique<Request>(id, std::move(request), std::move(sinks.front()), now);
+  for (size_t i = 1; i < sinks.size(); i++) {
+    first->others.push_back(std::make_unique<Request>(id + i, first->request, std::move(sinks[i]), now));
+    first->others.back()->generation = id;
+    first->others.back()->request.sampling.seed += i;
+  }
+  waiting_.push_back(std::move(first));
   wake_.notify_one();
   return id;
 }
@@ -106,7 +114,7 @@ void Scheduler::begin_drain() {
     if (status_.phase == EngineStatus::Phase::kReady) status_.phase = EngineStatus::Phase::kDraining;
     turned_away.swap(waiting_);
   }
-  for (const std::unique_ptr<Request>& request : turned_away) request->sink->on_error(shutting_down());
+  for (const std::unique_ptr<Request>& request : turned_away) request->end_with(shutting_down());
 }
 
 bool Scheduler::idle() const {
@@ -219,7 +227,7 @@ void Scheduler::run() {
   if (store_ != nullptr && !store_->drain(kStoreDrainNs))
     spdlog::warn("not all contexts could be kept in the KV store");
   std::lock_guard lock(mutex_);
-  for (const std::unique_ptr<Request>& request : waiting_) request->sink->on_error(shutting_down());
+  for (const std::unique_ptr<Request>& request : waiting_) request->end_with(shutting_down());
   waiting_.clear();
   running_count_ = 0;
 }
@@ -279,7 +287,7 @@ void Scheduler::admit() {
   std::lock_guard lock(mutex_);
   std::erase_if(waiting_, [&](const std::unique_ptr<Request>& request) {
     if (!request->overdue(now)) return false;
-    request->sink->on_error(deadline_exceeded(*request));
+    request->end_with(deadline_exceeded(*request));
     return true;
   });
   while (!waiting_.empty()) {

@@ -49,7 +49,7 @@ class Scheduler final : public Engine {
   EngineStatus status() const override;
   const EngineInfo& info() const override { return info_; }
   const Tokenizer& tokenizer() const override { return *model_.tokenizer; }
-  Result<uint64_t> submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) override;
+  Result<uint64_t> submit(GenerationRequest request, std::vector<std::shared_ptr<GenerationSink>> sinks) override;
   void cancel(uint64_t id) override;
 
  private:

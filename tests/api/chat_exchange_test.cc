@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "fake_engine.h"
 
@@ -15,11 +17,11 @@ using std::chrono::seconds;
 
 class ChatExchangeTest : public testing::Test {
  protected:
-  PreparedChat chat(bool stream) {
+  PreparedChat chat(bool stream, size_t choices = 1) {
     GenerationRequest generation;
     generation.prompt_tokens = {1, 2, 3};
     generation.tokens_max = 5;
-    return PreparedChat{std::move(generation), ChatReply("chatcmpl-1", 7, "m"), stream, false, false};
+    return PreparedChat{std::move(generation), ChatReply("chatcmpl-1", 7, "m"), stream, choices > 1, false, choices};
   }
   std::string step(ChatExchange& exchange) {
     exchange.poll(now_);
@@ -107,6 +109,83 @@ TEST_F(ChatExchangeTest, ReplacesInvalidUtf8_InsteadOfFailing) {
   exchange.take(now_);
   engine_.say(1, "\xC0\x80");
   EXPECT_NE(step(exchange).find("\xEF\xBF\xBD"), std::string::npos);
+}
+
+// The JSON of each "data:" line but the last, [DONE].
+std::vector<nlohmann::json> events_of(std::string_view body) {
+  std::vector<nlohmann::json> events;
+  for (size_t at = 0; (at = body.find("data: {", at)) != std::string_view::npos; at++)
+    events.push_back(nlohmann::json::parse(body.substr(at + 6, body.find('\n', at) - at - 6)));
+  return events;
+}
+
+TEST_F(ChatExchangeTest, StreamsEveryChoiceUnderItsIndex_WithOneUsage) {
+  ChatExchange exchange(engine_, chat(true, 3), options_, [] {});
+  exchange.start(now_);
+  std::string body = exchange.take(now_).body;
+  engine_.say_choice(1, 2, "two");
+  engine_.say_choice(1, 0, "ze");
+  body += step(exchange);
+  engine_.finish(1, FinishReason::kLength, 2);
+  engine_.say_choice(1, 0, "ro");
+  engine_.finish(1, FinishReason::kStop, 0);
+  body += step(exchange);
+  EXPECT_FALSE(exchange.finished());
+  engine_.finish(1, FinishReason::kStop, 1);
+  body += step(exchange);
+  EXPECT_TRUE(exchange.finished());
+  EXPECT_TRUE(body.ends_with(kSseDone));
+  std::vector<std::string> texts(3), ends(3);
+  std::vector<int> roles(3);
+  nlohmann::json usage;
+  for (const nlohmann::json& event : events_of(body)) {
+    if (event.contains("usage")) usage = event["usage"];
+    for (const nlohmann::json& choice : event["choices"]) {
+      const size_t index = choice["index"];
+      ASSERT_LT(index, 3u);
+      roles[index] += choice["delta"].contains("role");
+      if (!choice["delta"].contains("role")) texts[index] += choice["delta"].value("content", "");
+      if (!choice["finish_reason"].is_null()) ends[index] += choice["finish_reason"];
+    }
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"zero", "", "two"}));
+  EXPECT_EQ(ends, (std::vector<std::string>{"stop", "stop", "length"}));
+  EXPECT_EQ(roles, (std::vector<int>{1, 1, 1}));
+  EXPECT_EQ(usage["prompt_tokens"], 3);
+  EXPECT_EQ(usage["completion_tokens"], 9);
+}
+
+TEST_F(ChatExchangeTest, RepliesWithAllChoices_WhenTheLastHasEnded) {
+  ChatExchange exchange(engine_, chat(false, 2), options_, [] {});
+  exchange.start(now_);
+  engine_.say_choice(1, 1, "\"choices\":null");  // no text can be mistaken for a member
+  engine_.finish(1, FinishReason::kStop, 1);
+  exchange.poll(now_);
+  EXPECT_FALSE(exchange.finished());
+  engine_.say_choice(1, 0, "a");
+  engine_.finish(1, FinishReason::kLength, 0);
+  exchange.poll(now_);
+  const auto output = exchange.take(now_);
+  ASSERT_TRUE(output.whole.has_value());
+  const auto reply = nlohmann::json::parse(output.whole->body);
+  ASSERT_EQ(reply["choices"].size(), 2u);
+  EXPECT_EQ(reply["choices"][0]["index"], 0);
+  EXPECT_EQ(reply["choices"][0]["message"]["content"], "a");
+  EXPECT_EQ(reply["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(reply["choices"][1]["index"], 1);
+  EXPECT_EQ(reply["choices"][1]["message"]["content"], "\"choices\":null");
+  EXPECT_EQ(reply["usage"]["total_tokens"], 9);
+}
+
+TEST_F(ChatExchangeTest, CancelsTheOtherChoices_WhenOneFails) {
+  ChatExchange exchange(engine_, chat(false, 2), options_, [] {});
+  exchange.start(now_);
+  engine_.finish(1, FinishReason::kStop, 0);
+  engine_.fail(1, operating_error("model_read_error", "EIO"));
+  exchange.poll(now_);
+  EXPECT_TRUE(exchange.finished());
+  EXPECT_TRUE(engine_.cancelled(1));
+  EXPECT_EQ(exchange.take(now_).whole->status, 500);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST(ChatRequest, RefusesWithParam_WhatIsWrongOrCannotBeHonoured) {
       {R"("stream":true,"stream_options":[])", kWrong, "stream_options"},
       {R"("model":7)", kWrong, "model"},
       {R"("n":0)", kWrong, "n"},
-      {R"("n":2)", kNo, "n"},
+      {R"("n":17)", kWrong, "n"},
       {R"("tools":[{"type":"function"}])", kNo, "tools"},
       {R"("tool_choice":"required")", kNo, "tool_choice"},
       {R"("functions":[])", kNo, "functions"},

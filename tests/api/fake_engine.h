@@ -71,7 +71,7 @@ class FakeEngine final : public Engine {
   struct Job {
     uint64_t id = 0;
     GenerationRequest request;
-    std::shared_ptr<GenerationSink> sink;
+    std::vector<std::shared_ptr<GenerationSink>> sinks;  // one for each choice
     bool cancelled = false;
     GenerationUsage usage() const {
       GenerationUsage usage;
@@ -105,11 +105,11 @@ class FakeEngine final : public Engine {
   const EngineInfo& info() const override { return info_; }
   const Tokenizer& tokenizer() const override { return tokenizer_; }
 
-  Result<uint64_t> submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) override {
+  Result<uint64_t> submit(GenerationRequest request, std::vector<std::shared_ptr<GenerationSink>> sinks) override {
     const std::lock_guard lock(mutex_);
     if (refusal_) return *refusal_;
     const uint64_t id = ++last_id_;
-    jobs_[id] = Job{id, std::move(request), std::move(sink), false};
+    jobs_[id] = Job{id, std::move(request), std::move(sinks), false};
     if (!answer_.empty()) queue_.push_back(id);
     changed_.notify_all();
     return id;
@@ -119,7 +119,7 @@ class FakeEngine final : public Engine {
     const auto it = jobs_.find(id);
     if (it == jobs_.end()) return;
     it->second.cancelled = true;
-    it->second.sink.reset();
+    it->second.sinks.clear();
     changed_.notify_all();
   }
 
@@ -168,15 +168,21 @@ class FakeEngine final : public Engine {
   void say(uint64_t id, std::string_view text, const GeneratedToken& token) {
     if (const auto sink = sink_of(id)) sink->on_text(text, token);
   }
-  void finish(uint64_t id, FinishReason reason = FinishReason::kStop) {
-    const auto sink = sink_of(id);
+  void say_choice(uint64_t id, size_t choice, std::string_view text) {
+    if (const auto sink = sink_of(id, choice)) sink->on_text(text, {1, text.size(), {}});
+  }
+  /// Ends one choice.
+  void finish(uint64_t id, FinishReason reason = FinishReason::kStop, size_t choice = 0) {
+    const auto sink = sink_of(id, choice);
     if (!sink) return;
     sink->on_finish(reason, usage_of(id));
-    forget(id);
+    forget(id, choice);
   }
   void fail(uint64_t id, const Error& error) {
-    if (const auto sink = sink_of(id)) sink->on_error(error);
-    forget(id);
+    for (size_t choice = 0; choice < kChoicesMax; choice++) {
+      if (const auto sink = sink_of(id, choice)) sink->on_error(error);
+      forget(id, choice);
+    }
   }
 
  private:
@@ -185,17 +191,19 @@ class FakeEngine final : public Engine {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kPatience, condition);
   }
-  std::shared_ptr<GenerationSink> sink_of(uint64_t id) {
+  std::shared_ptr<GenerationSink> sink_of(uint64_t id, size_t choice = 0) {
     const std::lock_guard lock(mutex_);
-    return jobs_[id].sink;
+    const auto& sinks = jobs_[id].sinks;
+    return choice < sinks.size() ? sinks[choice] : nullptr;
   }
   GenerationUsage usage_of(uint64_t id) {
     const std::lock_guard lock(mutex_);
     return jobs_[id].usage();
   }
-  void forget(uint64_t id) {
+  void forget(uint64_t id, size_t choice = 0) {
     const std::lock_guard lock(mutex_);
-    jobs_[id].sink.reset();
+    auto& sinks = jobs_[id].sinks;
+    if (choice < sinks.size()) sinks[choice].reset();
   }
   void run() {
     std::unique_lock lock(mutex_);
@@ -206,8 +214,10 @@ class FakeEngine final : public Engine {
       queue_.pop_front();
       const std::vector<std::string> pieces = answer_;
       lock.unlock();
-      for (const std::string& piece : pieces) say(id, piece);
-      finish(id);
+      for (size_t choice = 0; choice < kChoicesMax; choice++) {
+        for (const std::string& piece : pieces) say_choice(id, choice, piece);
+        finish(id, FinishReason::kStop, choice);
+      }
       lock.lock();
     }
   }

@@ -91,10 +91,18 @@ class SchedulerTest : public testing::Test {
     wanted.sampling.temperature = 0;
     return wanted;
   }
+  std::vector<std::shared_ptr<Collector>> submit_choices(GenerationRequest wanted, size_t choices) {
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (size_t i = 0; i < choices; i++) sinks.push_back(std::make_shared<Collector>());
+    Result<uint64_t> id = scheduler_->submit(std::move(wanted), {sinks.begin(), sinks.end()});
+    EXPECT_TRUE(id.ok());
+    id_ = id.ok() ? *id : 0;
+    return sinks;
+  }
   GenerationRequest long_request(const std::string& question, size_t tokens, int32_t tokens_max = 40);
   std::shared_ptr<Collector> submit(GenerationRequest wanted) {
     auto sink = std::make_shared<Collector>();
-    Result<uint64_t> id = scheduler_->submit(std::move(wanted), sink);
+    Result<uint64_t> id = scheduler_->submit(std::move(wanted), {sink});
     EXPECT_TRUE(id.ok()) << id.error().message;
     id_ = id.ok() ? *id : 0;
     return sink;
@@ -247,6 +255,59 @@ TEST_F(SchedulerTest, ComputesAPromptOnce_WhenManyAskAtTheSameTime) {
   for (auto& sink : sinks) ASSERT_TRUE(sink->wait());
   EXPECT_EQ(sinks[0]->usage_.cached_tokens, 0);
   for (size_t i = 1; i < sinks.size(); i++) EXPECT_GE(sinks[i]->usage_.cached_tokens, 1100);
+}
+
+// Each choice is what a request of its own gets with its seed, also where pages are short; the prompt is computed once.
+TEST_F(SchedulerTest, GivesEachChoiceItsOwnAnswer_FromOnePrompt) {
+  start();
+  GenerationRequest wanted = long_request(kQuestions[4], 300, 150);
+  wanted.sampling.temperature = 1.5f;
+  wanted.sampling.seed = 40;
+  wanted.cache_prompt = false;
+  std::vector<std::string> alone;
+  for (uint64_t i = 0; i < 5; i++) {
+    GenerationRequest one = wanted;
+    one.sampling.seed += i;
+    std::shared_ptr<Collector> sink = submit(one);
+    ASSERT_TRUE(sink->wait());
+    alone.push_back(sink->text_);
+  }
+  EXPECT_NE(alone[0], alone[1]);
+  uint64_t page = 6 * (64 + 16) * 2 * 256;  // six layers, latent and rope key, f16
+  for (std::optional<uint64_t> kv : {std::optional<uint64_t>(), std::optional<uint64_t>(page * 4)}) {
+    start(kv, 600);
+    std::vector<std::shared_ptr<Collector>> sinks = submit_choices(wanted, 5);
+    for (size_t i = 0; i < 5; i++) {
+      ASSERT_TRUE(sinks[i]->wait());
+      EXPECT_EQ(sinks[i]->text_, alone[i]) << i;
+      EXPECT_EQ(sinks[i]->usage_.prompt_tokens, static_cast<int32_t>(wanted.prompt_tokens.size()));
+    }
+    BatchCounters counters = scheduler_->counters();
+    EXPECT_EQ(counters.prompt_tokens, wanted.prompt_tokens.size());
+    EXPECT_EQ(counters.put_back > 0, kv.has_value());
+  }
+}
+
+TEST_F(SchedulerTest, EndsAllChoices_WhenCancelledOrTooLate) {
+  start();
+  GenerationRequest wanted = long_request(kQuestions[4], 600, 1000);
+  wanted.cache_prompt = false;
+  wanted.sampling.ignore_eos = true;
+  for (int pieces : {0, 3}) {  // before the prompt is computed, and after
+    std::vector<std::shared_ptr<Collector>> sinks = submit_choices(wanted, 4);
+    EXPECT_TRUE(sinks[3]->wait_for_pieces(pieces));
+    scheduler_->cancel(id_);
+    for (int i = 0; i < 6000 && !scheduler_->idle(); i++) std::this_thread::sleep_for(10ms);
+    EXPECT_TRUE(scheduler_->idle());
+    for (auto& sink : sinks) EXPECT_FALSE(sink->ended_);
+    EXPECT_EQ(scheduler_->kv_pages().free, scheduler_->kv_pages().total);
+  }
+  wanted.deadline_seconds = 0.001;
+  for (auto& sink : submit_choices(wanted, 4)) {
+    ASSERT_TRUE(sink->wait());
+    ASSERT_TRUE(sink->error_.has_value());
+    EXPECT_EQ(sink->error_->code, "deadline_exceeded");
+  }
 }
 
 // The pages come from disk after the restart, and from memory where there is none: the answers are the same.
@@ -414,7 +475,7 @@ TEST_F(SchedulerTest, TurnsAwayTooMany_AndEveryoneWhenDraining) {
   std::optional<Error> refused;
   for (int i = 0; i < 400 && !refused; i++) {
     auto sink = std::make_shared<Collector>();
-    Result<uint64_t> id = scheduler_->submit(request(kQuestions[4], 60), sink);
+    Result<uint64_t> id = scheduler_->submit(request(kQuestions[4], 60), {sink});
     if (id.ok())
       sinks.push_back(sink);
     else
@@ -424,7 +485,7 @@ TEST_F(SchedulerTest, TurnsAwayTooMany_AndEveryoneWhenDraining) {
   EXPECT_EQ(refused->code, "queue_full");
   EXPECT_EQ(refused->kind, ErrorKind::kClient);
   scheduler_->begin_drain();
-  Result<uint64_t> late = scheduler_->submit(request(kQuestions[0]), std::make_shared<Collector>());
+  Result<uint64_t> late = scheduler_->submit(request(kQuestions[0]), {std::make_shared<Collector>()});
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, "shutting_down");
   scheduler_->stop();
