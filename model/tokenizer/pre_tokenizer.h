@@ -30,6 +30,7 @@ struct PreTokenizerName {
   bool add_bos = false;                 // when the file does not say
   bool never_bos = false;               // whatever the file says
   bool whole_piece_first = false;       // a piece that is a token is that token, whether or not merges build it
+  bool nfc = false;                     // text is brought into Unicode's NFC before it is cut
 };
 
 /// The entry with this name, or null.

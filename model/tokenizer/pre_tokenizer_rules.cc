@@ -13,6 +13,24 @@ constexpr const char* kLlama3[] = {
     R"~(|\s*[\r\n]+|\s+(?!\S)|\s+)~",
 };
 
+// Qwen 2 to 3: Llama 3's with every digit alone.
+constexpr const char* kQwen2[] = {
+    R"~((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)~"
+    R"~(|\s*[\r\n]+|\s+(?!\S)|\s+)~",
+};
+
+// Qwen 3.5: marks belong to words.
+constexpr const char* kQwen35[] = {
+    R"~((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)~"
+    R"~(|\s*[\r\n]+|\s+(?!\S)|\s+)~",
+};
+
+// Ling.
+constexpr const char* kBailing[] = {
+    R"~('(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)~"
+    R"~(|\s*[\r\n]|\s+(?!\S)|\s+)~",
+};
+
 // DeepSeek-LLM and DeepSeek-V2. The fourth pass is "white space at the end", written so that a long run is tried once.
 constexpr const char* kDeepseekLlm[] = {
     R"~([\r\n])~",
@@ -67,6 +85,26 @@ constexpr const char* kGpt4o[] = {
     R"~(|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)~",
 };
 
+// Tekken (Mistral): GPT-4o's without contractions, every digit alone.
+constexpr const char* kTekken[] = {
+    R"~([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)~"
+    R"~(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)~"
+    R"~(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)~",
+};
+
+// Youtu: runs of Korean, Chinese punctuation, Bopomofo, Chinese and Japanese first.
+constexpr const char* kYoutu[] = {
+    R"~([\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+)~"
+    R"~(|[\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014}\x{FF1A}\x{FF1B}\x{FF0C})~"
+    R"~(\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+)~"
+    R"~(|[\x{3105}-\x{312F}]+|[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)~",
+    R"~([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)~"
+    R"~((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?)~"
+    R"~(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)~"
+    R"~((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?)~"
+    R"~(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)~",
+};
+
 // GPT-2.
 constexpr const char* kGpt2[] = {
     R"~('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))~",
@@ -76,6 +114,14 @@ constexpr const char* kGpt2[] = {
 constexpr const char* kStarcoder[] = {
     R"~(\p{N})~",
     R"~('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))~",
+};
+
+// What files without a better name use.
+constexpr const char* kDefault[] = {
+    R"~([\p{P}\$\+<=>\^~\|]+)~",
+    R"~('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))~",
+    R"~(\p{N}+)~",
+    R"~([0-9][0-9][0-9])~",
 };
 
 // Falcon.
@@ -94,10 +140,24 @@ constexpr PreTokenizerName kNames[] = {
     {.name = "pixtral", .passes = kLlama3, .add_bos = true, .whole_piece_first = true},
     {.name = "midm-2.0", .passes = kLlama3, .add_bos = true, .whole_piece_first = true},
     {.name = "lfm2", .passes = kLlama3, .add_bos = true, .whole_piece_first = true},
+    {.name = "jina-v5-nano", .passes = kLlama3, .add_bos = true, .whole_piece_first = true},
     {.name = "glm4", .passes = kLlama3, .never_bos = true},
     {.name = "chatglm-bpe", .passes = kLlama3, .never_bos = true},
     {.name = "dbrx", .passes = kLlama3},
     {.name = "smaug-bpe", .passes = kLlama3},
+    {.name = "qwen2", .passes = kQwen2, .nfc = true},
+    {.name = "qwen35", .passes = kQwen35, .nfc = true},
+    {.name = "deepseek-r1-qwen", .passes = kQwen2},
+    {.name = "megrez", .passes = kQwen2},
+    {.name = "kormo", .passes = kQwen2},
+    {.name = "f2llmv2", .passes = kQwen2},
+    {.name = "stablelm2", .passes = kQwen2},
+    {.name = "hunyuan", .passes = kQwen2},
+    {.name = "solar-open", .passes = kQwen2},
+    {.name = "grok-2", .passes = kQwen2},
+    {.name = "bailingmoe", .passes = kBailing},
+    {.name = "bailingmoe2", .passes = kBailing},
+    {.name = "llada-moe", .passes = kBailing},
     {.name = "deepseek-llm", .passes = kDeepseekLlm},
     {.name = "deepseek-coder", .passes = kDeepseekCoder},
     {.name = "deepseek-v3", .passes = kDeepseekV3},
@@ -109,6 +169,8 @@ constexpr PreTokenizerName kNames[] = {
     {.name = "kanana2", .passes = kGpt4o},
     {.name = "talkie", .passes = kGpt4o},
     {.name = "minimax-m2", .passes = kGpt4o},
+    {.name = "tekken", .passes = kTekken, .add_bos = true, .whole_piece_first = true},
+    {.name = "youtu", .passes = kYoutu, .whole_piece_first = true},
     {.name = "gpt-2", .passes = kGpt2},
     {.name = "phi-2", .passes = kGpt2},
     {.name = "olmo", .passes = kGpt2},
@@ -118,6 +180,11 @@ constexpr PreTokenizerName kNames[] = {
     {.name = "gigachat", .passes = kGpt2},
     {.name = "a.x-4.0", .passes = kGpt2},
     {.name = "mellum", .passes = kGpt2},
+    {.name = "modern-bert", .passes = kGpt2},
+    {.name = "jina-es", .passes = kGpt2},
+    {.name = "jina-de", .passes = kGpt2},
+    {.name = "jina-v2-es", .passes = kGpt2},
+    {.name = "jina-v2-de", .passes = kGpt2},
     {.name = "starcoder", .passes = kStarcoder},
     {.name = "refact", .passes = kStarcoder},
     {.name = "command-r", .passes = kStarcoder},
@@ -127,6 +194,7 @@ constexpr PreTokenizerName kNames[] = {
     {.name = "minerva-7b", .passes = kStarcoder},
     {.name = "mellum2", .passes = kStarcoder},
     {.name = "falcon", .passes = kFalcon},
+    {.name = "default", .passes = kDefault},
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 //   runs --concatenate--> text + trusted intervals
 //        --SpecialMatcher--> special tokens, and fragments of plain text between them
-//        --PreTokenizer--> pieces of each fragment --Merges--> tokens
+//        --NFC (Qwen only), PreTokenizer--> pieces of each fragment --Merges--> tokens
 //
 // Bytes that are not UTF-8 become their byte tokens one by one; the regular expressions see only the valid stretches.
 #include "model/tokenizer/tokenizer.h"
@@ -11,6 +11,7 @@
 
 #include "model/tokenizer/byte_alphabet.h"
 #include "model/tokenizer/merges.h"
+#include "model/tokenizer/nfc.h"
 #include "model/tokenizer/pre_tokenizer.h"
 #include "model/tokenizer/special_matcher.h"
 #include "model/tokenizer/special_tokens.h"
@@ -34,6 +35,7 @@ class BpeTokenizer final : public Tokenizer {
       size_t bytes = vocabulary_.is_plain(id) ? vocabulary_.bytes(id).size() : vocabulary_.text(id).size();
       longest_token_bytes_ = std::max(longest_token_bytes_, static_cast<int32_t>(bytes));
     }
+    if (pre_tokenizer_.name().nfc) longest_token_bytes_ *= static_cast<int32_t>(kNfcShrinkMax);
   }
 
   using Tokenizer::encode;
@@ -153,6 +155,8 @@ void BpeTokenizer::encode_fragment(std::string_view text, PreTokenizer::Scratch&
 
 void BpeTokenizer::encode_pieces(std::string_view text, PreTokenizer::Scratch& scratch,
                                  std::vector<int32_t>& out) const {
+  std::string normalized;
+  if (pre_tokenizer_.name().nfc) text = to_nfc(text, normalized);
   pre_tokenizer_.split(text, scratch);
   size_t begin = 0;
   for (size_t end : scratch.ends) {

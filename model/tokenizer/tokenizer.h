@@ -1,6 +1,6 @@
 // Tokenizer: text to token ids and back, from the vocabulary in a GGUF.
 //
-// Byte-level BPE (tokenizer.ggml.model = gpt2) with the pre-tokenizers deepseek-v3 and deepseek-llm. Text comes as runs
+// Byte-level BPE (tokenizer.ggml.model = gpt2) with the pre-tokenizers of pre_tokenizer_rules.cc. Text comes as runs
 // with provenance: control tokens (<｜User｜>, <|im_end|>, ...) are recognised only where the whole match lies inside
 // trusted text; user_defined tokens are recognised anywhere; everything between is one text, tokenized across run
 // borders. Merging is near-linear in the length. Immutable after load(); any thread may encode and decode.
@@ -32,7 +32,7 @@ class Tokenizer {
 
   /// Ids of the concatenated runs. With add_special, BOS and EOS are added as the model asks (a BOS that the text
   /// already begins with, or an EOS it ends with, inside trusted text, is not doubled). Invalid UTF-8 is kept byte for
-  /// byte.
+  /// byte. The tokens' bytes are the text (Qwen's: its NFC).
   virtual std::vector<int32_t> encode(std::span<const TextRun> runs, bool add_special) const = 0;
   /// One run: parse_special is its trust.
   std::vector<int32_t> encode(std::string_view text, bool parse_special, bool add_special) const;

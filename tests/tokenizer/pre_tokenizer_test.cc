@@ -21,7 +21,8 @@ namespace {
 using Pieces = std::vector<std::string>;
 constexpr auto kInterpreted = PreTokenizer::Code::kInterpreted;
 const char* const kRules[] = {"deepseek-v3", "deepseek-llm", "deepseek-coder", "llama-bpe", "kimi-k2",
-                              "gpt-4o",      "gpt-2",        "starcoder",      "falcon"};
+                              "gpt-4o",      "gpt-2",        "starcoder",      "falcon",    "qwen2",
+                              "qwen35",      "bailingmoe",   "tekken",         "youtu",     "default"};
 
 Pieces split(std::string_view rule, std::string_view text,
              PreTokenizer::Code code = PreTokenizer::Code::kMachineCodeIfAllowed) {

@@ -2,6 +2,7 @@
 // vocabularies are made from npm packages by tests/peer/tokenizer, which runs these tests with LLMD_VOCABULARY_DIR set.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "model/tokenizer/nfc.h"
+#include "model/tokenizer/pre_tokenizer.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/tokenizer/vocabulary_file.h"
 
@@ -36,48 +39,77 @@ std::unique_ptr<Tokenizer> load(const std::string& path) {
   return std::move(tokenizer).value();
 }
 
-class VocabularyVectors : public ::testing::TestWithParam<const char*> {};
+bool uses_nfc(const std::string& pre) {
+  return find_pre_tokenizer(pre)->nfc;
+}
+
+/// The GGUF of a family, or "" when it is not on this machine: some lie beside the vectors, the others are made from
+/// npm packages by tests/peer/tokenizer.
+std::string vocabulary_of(const std::string& family) {
+  std::string beside = kShared + "/vocab/ggml-vocab-" + family + ".gguf";
+  if (std::filesystem::exists(beside)) return beside;
+  const char* folder = std::getenv("LLMD_VOCABULARY_DIR");
+  std::string made = std::string(folder ? folder : "") + "/" + family + ".gguf";
+  return folder && std::filesystem::exists(made) ? made : "";
+}
+
+struct KnownIds {
+  const char* file;        // in vocab/, without ggml-vocab- and .gguf
+  const char* vocabulary;  // whose GGUF they are run with
+};
+
+class VocabularyVectors : public ::testing::TestWithParam<KnownIds> {};
 
 TEST_P(VocabularyVectors, GiveTheKnownIds) {
-  std::string path = kShared + "/vocab/ggml-vocab-" + GetParam() + ".gguf";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "SKIPPED: no " << path;
+  const auto [file, family] = GetParam();
+  std::string vectors = kShared + "/vocab/" + file, path = vocabulary_of(family);
+  if (!std::filesystem::exists(vectors + ".inp")) GTEST_SKIP() << "SKIPPED, NOT CHECKED: no " << vectors << ".inp";
+  if (path.empty()) {
+    GTEST_SKIP() << "SKIPPED, NOT CHECKED: no vocabulary of " << family << "; ctest -R tokenizer_peer makes it";
+  }
   auto tokenizer = load(path);
   ASSERT_TRUE(tokenizer);
   const std::string separator = "\n__ggml_vocab_test__\n";
-  std::string inputs = read_file(path + ".inp");
-  std::istringstream answers(read_file(path + ".out"));
+  std::string inputs = read_file(vectors + ".inp");
+  std::istringstream answers(read_file(vectors + ".out"));
   size_t count = 0;
   for (size_t at = 0, next; (next = inputs.find(separator, at)) != std::string::npos; at = next + separator.size()) {
     std::string line;
     ASSERT_TRUE(std::getline(answers, line));
     std::istringstream numbers(line);
     std::vector<int32_t> expected{std::istream_iterator<int32_t>(numbers), {}};
-    std::string text = inputs.substr(at, next - at);
+    std::string text = inputs.substr(at, next - at), storage;
+    // These ids come from a program that does not normalise; the models that do are compared on text in NFC.
+    if (uses_nfc(tokenizer->pre()) && to_nfc(text, storage) != text) continue;
     EXPECT_EQ(tokenizer->encode(text, false, false), expected) << text;
     count++;
   }
   EXPECT_GE(count, 40u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VocabularyVectors,
-                         ::testing::Values("deepseek-llm", "deepseek-coder", "gpt-2", "mpt", "starcoder", "refact",
-                                           "falcon"));
+INSTANTIATE_TEST_SUITE_P(
+    All, VocabularyVectors,
+    ::testing::Values(KnownIds{"ggml-vocab-deepseek-llm.gguf", "deepseek-llm"},
+                      KnownIds{"ggml-vocab-deepseek-coder.gguf", "deepseek-coder"},
+                      KnownIds{"ggml-vocab-gpt-2.gguf", "gpt-2"}, KnownIds{"ggml-vocab-mpt.gguf", "mpt"},
+                      KnownIds{"ggml-vocab-starcoder.gguf", "starcoder"}, KnownIds{"ggml-vocab-refact.gguf", "refact"},
+                      KnownIds{"ggml-vocab-falcon.gguf", "falcon"}, KnownIds{"ggml-vocab-qwen2.gguf", "qwen2"},
+                      KnownIds{"ggml-vocab-qwen35.gguf", "qwen35"}, KnownIds{"ggml-vocab-llama-bpe.gguf", "llama-bpe"},
+                      KnownIds{"older/ggml-vocab-deepseek-r1-qwen.gguf", "qwen2"},
+                      KnownIds{"older/ggml-vocab-gpt-4o.gguf", "gpt-4o"}),
+    [](const auto& tested) {
+      std::string name;
+      for (char c : std::string(tested.param.file)) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+      return name;
+    });
 
-class TokenVectors : public ::testing::TestWithParam<const char*> {
- protected:
-  /// The GGUF of the family, or "" when it is not on this machine.
-  static std::string vocabulary(const std::string& family) {
-    if (family == "deepseek-llm") return kShared + "/vocab/ggml-vocab-deepseek-llm.gguf";
-    const char* folder = std::getenv("LLMD_VOCABULARY_DIR");
-    return folder ? std::string(folder) + "/" + family + ".gguf" : "";
-  }
-};
+class TokenVectors : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TokenVectors, GiveTheKnownIdsAndTheTextBack) {
-  std::string vectors = kShared + "/token-vectors/" + GetParam() + ".json", path = vocabulary(GetParam());
-  if (!std::filesystem::exists(vectors)) GTEST_SKIP() << "SKIPPED: no " << vectors;
-  if (!std::filesystem::exists(path)) {
-    GTEST_SKIP() << "SKIPPED: no vocabulary for " << GetParam() << "; ctest -R tokenizer_peer makes it and runs this";
+  std::string vectors = kShared + "/token-vectors/" + GetParam() + ".json", path = vocabulary_of(GetParam());
+  if (!std::filesystem::exists(vectors)) GTEST_SKIP() << "SKIPPED, NOT CHECKED: no " << vectors;
+  if (path.empty()) {
+    GTEST_SKIP() << "SKIPPED, NOT CHECKED: no vocabulary of " << GetParam() << "; ctest -R tokenizer_peer makes it";
   }
   auto tokenizer = load(path);
   ASSERT_TRUE(tokenizer);
@@ -91,7 +123,8 @@ TEST_P(TokenVectors, GiveTheKnownIdsAndTheTextBack) {
     auto special = test.value("ids_special", plain);
     EXPECT_EQ(tokenizer->encode(text, false, false), plain) << "text: " << test["text"];
     EXPECT_EQ(tokenizer->encode(text, true, false), special) << "text: " << test["text"];
-    EXPECT_EQ(testing::join(*tokenizer, special), text);
+    std::string storage;
+    EXPECT_EQ(testing::join(*tokenizer, special), uses_nfc(tokenizer->pre()) ? to_nfc(text, storage) : text);
     if (file["add_bos"] == true && !(special.size() > 0 && special[0] == tokenizer->bos())) {
       special.insert(special.begin(), tokenizer->bos());
       EXPECT_EQ(tokenizer->encode(text, true, true), special);
@@ -101,7 +134,8 @@ TEST_P(TokenVectors, GiveTheKnownIdsAndTheTextBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenVectors,
-                         ::testing::Values("deepseek-v3", "deepseek-llm", "gpt-4o", "kimi-k2", "llama-bpe"));
+                         ::testing::Values("deepseek-v3", "deepseek-llm", "gpt-4o", "kimi-k2", "llama-bpe", "qwen2",
+                                           "qwen35"));
 
 }  // namespace
 }  // namespace llmd
