@@ -5,11 +5,12 @@
 
 Two servers answer the same two turns. One is killed (SIGKILL) two seconds after the first answer and started again
 before the second turn, the other is not. Printed as JSON: the time to the first token of either turn, how many tokens
-were reused, and whether the second answers are the same. The model needs a tokenizer (tests/reference/add_tokenizer.py).
+were reused, what the server says about its load from the store, and whether the second answers are the same. The model needs a tokenizer (tests/reference/add_tokenizer.py).
 """
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -33,7 +34,8 @@ class Server:
         for flag in ("memory", "ctx"):
             if getattr(a, flag):
                 command += ["--" + flag, str(getattr(a, flag))]
-        self.process = subprocess.Popen(command + a.serve_args, stderr=subprocess.DEVNULL)
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command + a.serve_args, stderr=self.log)
         end = time.monotonic() + START_SECONDS
         while not self.ready():
             if self.process.poll() is not None or time.monotonic() > end:
@@ -70,8 +72,11 @@ class Server:
         return {"text": text, "usage": usage, "seconds": first or time.monotonic() - begin}
 
     def end(self, number):
+        """Its log."""
         self.process.send_signal(number)
         self.process.wait()
+        self.log.seek(0)
+        return self.log.read()
 
 
 def history(server, tokens):
@@ -88,15 +93,15 @@ def two_turns(a, port, crash):
         server = Server(a, store, port)
         messages = [{"role": "user", "content": history(server, a.history)}]
         first = server.ask(messages)
-        messages += [{"role": "assistant", "content": first["text"]}, {"role": "user", "content": "And what then?"}]
+        messages += [{"role": "assistant", "content": first["text"]}, {"role": "user", "content": a.next}]
         if crash:
             time.sleep(2)
             server.end(signal.SIGKILL)
             server = Server(a, store, port)
         second = server.ask(messages)
-        server.end(signal.SIGTERM)
+        load = re.search(r"tokens came from the KV store.*", server.end(signal.SIGTERM))
         size = sum(os.path.getsize(os.path.join(store, name)) for name in os.listdir(store))
-        return first, second, size
+        return first, second, size, load and load.group()
     finally:
         shutil.rmtree(store)
 
@@ -106,6 +111,7 @@ def main():
     ap.add_argument("--llmd", default=os.path.join(ROOT, "build", "release", "llmd"))
     ap.add_argument("--model", required=True)
     ap.add_argument("--history", type=int, default=8000, help="tokens of the first turn [8000]")
+    ap.add_argument("--next", default="And what then did the fox do there on the hill?", help="the second turn [20 tokens or so]")
     ap.add_argument("--memory")
     ap.add_argument("--ctx", type=int)
     ap.add_argument("--port", type=int, default=18980)
@@ -113,7 +119,7 @@ def main():
     ap.add_argument("--serve-args", nargs=argparse.REMAINDER, default=[])
     a = ap.parse_args()
     plain, killed = two_turns(a, a.port, False), two_turns(a, a.port, True)
-    first, second, size = killed
+    first, second, size, load = killed
     details = second["usage"]["prompt_tokens_details"]
     print(json.dumps({
         "history_tokens": first["usage"]["prompt_tokens"], "next_prompt_tokens": second["usage"]["prompt_tokens"],
@@ -121,7 +127,7 @@ def main():
             plain[1]["usage"]["prompt_tokens_details"]["cached_tokens"],
         "first_token_seconds": first["seconds"], "first_token_seconds_after_restart": second["seconds"],
         "first_token_seconds_without_restart": plain[1]["seconds"],
-        "share_of_first": second["seconds"] / first["seconds"], "store_bytes": size,
+        "share_of_first": second["seconds"] / first["seconds"], "store_bytes": size, "load": load,
         "same_first_answer": first["text"] == plain[0]["text"], "same_second_answer":
             second["text"] == plain[1]["text"]}, indent=1))
     return 0 if first["text"] == plain[0]["text"] and second["text"] == plain[1]["text"] else 1

@@ -200,6 +200,7 @@ bool Batcher::begin_load(Request& request) {
   while (true) {
     auto load = store_->load(request.request.cache_space, wanted, *request.sequence, found_forms_);
     if (load.ok()) {
+      request.load_began_at = now_seconds();
       request.load = std::move(load).value();
       if (request.load != nullptr) request.load_forms = found_forms_;
       return true;
@@ -213,7 +214,11 @@ bool Batcher::begin_load(Request& request) {
 // What the store has brought is everyone's.
 void Batcher::end_load(Request& request) {
   found_forms_ = std::move(request.load_forms);
+  auto before = static_cast<int32_t>(found_forms_.size());
   int32_t found = store_->finish(std::move(request.load), *request.sequence, found_forms_);
+  spdlog::info("request {}: {} tokens came from the KV store, {} in {:.3f} s", request.id, found - before,
+               human_bytes(static_cast<uint64_t>(found - before) * runtime_.kv().layout().bytes_per_token()),
+               now_seconds() - request.load_began_at);
   runtime_.prefixes().insert(request.request.cache_space, *request.sequence,
                              std::span(request.tokens).first(static_cast<size_t>(found)), found_forms_);
   take_over(request);
@@ -285,14 +290,20 @@ void Batcher::decode_step() {
   step(batch_);
 }
 
+bool Batcher::anyone_decodes() const {
+  return std::any_of(running_.begin(), running_.end(), [](const auto& entry) { return entry->decoding(); });
+}
+
 // One layer of the chunk that is being swept, or of the next prompt's next chunk.
 void Batcher::prefill_layer() {
   if (swept_ == nullptr && !begin_chunk()) return;
+  bool beside_others = anyone_decodes();
+  runtime_.reader().set_sweep_bytes_in_flight_max(beside_others ? runtime_.catalog().largest_matrix_bytes()
+                                                                : UINT64_MAX);
   Step& step = runtime_.step();
   bool more = step.sweep_layer();
   counters_.sweep_layers++;
-  if (std::any_of(running_.begin(), running_.end(), [](const auto& entry) { return entry->decoding(); }))
-    counters_.layers_between_steps = std::max(counters_.layers_between_steps, ++layers_since_step_);
+  if (beside_others) counters_.layers_between_steps = std::max(counters_.layers_between_steps, ++layers_since_step_);
   if (!more) return end_chunk();
   if (now_seconds() - sweep_reported_at_ < kProgressSeconds) return;
   sweep_reported_at_ = now_seconds();

@@ -1,7 +1,8 @@
 // Batcher: the requests that run, and how they share steps. The compute thread's own.
 //
 // Each turn is one decode step for up to 16 running requests (one row each), then one layer of one chunk of a prompt
-// (a sweep, model/step.h): a prompt delays others by one layer, not by its length; prompts and, beyond 16, decoders
+// (a sweep, model/step.h): a prompt delays others by one layer, not by its length, and while anyone decodes its reads
+// have only one matrix of an expert with the drive; prompts and, beyond 16, decoders
 // take turns by rank (priority and waiting). Rows are batch-invariant, so who shares a step changes nothing in anyone's
 // answer.
 // Several answers to one prompt are one request until its first logits, from which each draws its own first token; from
@@ -69,6 +70,7 @@ class Batcher {
 
   void decode_step();
   void prefill_layer();
+  bool anyone_decodes() const;
   bool begin_chunk();
   bool can_begin(Request& request);
   bool waits_for_another(const Request& request) const;

@@ -50,6 +50,7 @@ struct Request {
   bool looked_up = false;           // the prefix tree and the store have been asked, since the KV was last dropped
   std::unique_ptr<KvLoad> load;     // what the store is bringing
   std::vector<uint8_t> load_forms;  // of the rows that are in place meanwhile
+  double load_began_at = 0;
   bool expanded = false;            // the form of the prompt's rows that were not found there
   int32_t cached = 0;               // prompt tokens that were
   bool ended = false;               // the sink has heard the end, or the client is gone

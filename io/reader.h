@@ -129,6 +129,9 @@ class Reader {
   /// How many bytes may be with the drive at once, from the next start on. Any thread.
   virtual void set_bytes_in_flight_max(uint64_t bytes) = 0;
   virtual uint64_t bytes_in_flight_max() const = 0;
+  /// How many of them may be a sweep's: what a demand read may have to wait for, so it is small while somebody decodes
+  /// beside a sweep. One piece may always fly. Any thread; unlimited at first.
+  virtual void set_sweep_bytes_in_flight_max(uint64_t bytes) = 0;
   /// The clock that submitted_ns is measured by.
   virtual uint64_t now_ns() const = 0;
   /// Processor time of the reader's thread so far. Call it while the reader lives.

@@ -165,6 +165,10 @@ void ReaderCore::set_bytes_in_flight_max(uint64_t bytes) {
   backend_->wake();
 }
 
+void ReaderCore::set_sweep_bytes_in_flight_max(uint64_t bytes) {
+  if (sweep_bytes_in_flight_max_.exchange(bytes, std::memory_order_relaxed) < bytes) backend_->wake();
+}
+
 ReaderStatistics ReaderCore::statistics() const {
   ReaderStatistics result;
   result.reads = counters_.reads.load(std::memory_order_relaxed);
@@ -249,6 +253,10 @@ Read* ReaderCore::take_next(uint64_t* length) {
     chunk = std::max(std::min(chunk, align_down(room, block)), block);
   }
   *length = progress.failed ? 0 : std::min(chunk, progress.end - progress.issued_end);
+  if (read->priority == ReadPriority::kSweep && !stopping_ && !sweep_has_room(*length)) {
+    wake_wanted_ = true;  // as above
+    return nullptr;
+  }
   // One piece may always fly, also when it is larger than the whole budget.
   if (budget_used_ != 0 && budget_used_ + *length > bytes_in_flight_max()) return nullptr;
   progress.started = true;
@@ -276,6 +284,14 @@ uint64_t ReaderCore::prefetch_room() const {
   // Two pieces, so that the drive has the next when one is done. The first may always fly.
   if (used == 0) return std::max<uint64_t>(most / 2, 1);
   return used + most / 2 <= most ? most / 2 : 0;
+}
+
+bool ReaderCore::sweep_has_room(uint64_t length) const {
+  uint64_t most = sweep_bytes_in_flight_max_.load(std::memory_order_relaxed), used = 0;
+  if (most == UINT64_MAX) return true;
+  for (const Operation* operation = oldest_; operation != nullptr; operation = operation->newer)
+    if (operation->read->priority == ReadPriority::kSweep) used += operation->budget_bytes;
+  return used == 0 || used + length <= most;
 }
 
 void ReaderCore::start_operation(Operation* operation) {

@@ -45,6 +45,7 @@ class ReaderCore final : public Reader {
   void cancel(std::span<Read* const> reads) override;
   void raise(std::span<Read* const> reads, ReadPriority priority) override;
   void set_bytes_in_flight_max(uint64_t bytes) override;
+  void set_sweep_bytes_in_flight_max(uint64_t bytes) override;
   uint64_t bytes_in_flight_max() const override { return bytes_in_flight_max_.load(std::memory_order_relaxed); }
   uint64_t now_ns() const override { return clock_.now_ns(); }
   uint64_t cpu_ns() const override { return thread_.cpu_ns(); }
@@ -92,6 +93,7 @@ class ReaderCore final : public Reader {
   Read* take_next(uint64_t* length);
   Read* first_queued(Queue** queue);
   uint64_t prefetch_room() const;
+  bool sweep_has_room(uint64_t length) const;
   void start_operation(Operation* operation);
   void start_due_operations();
   int64_t sleep_ns() const;
@@ -122,7 +124,7 @@ class ReaderCore final : public Reader {
   bool wake_wanted_ = false;  // the owner sleeps and could start more
   bool stopping_ = false;
   std::atomic<uint32_t> pending_{0};
-  std::atomic<uint64_t> bytes_in_flight_max_;
+  std::atomic<uint64_t> bytes_in_flight_max_, sweep_bytes_in_flight_max_{UINT64_MAX};
 
   // The owner's.
   std::array<Operation, kBackendReadsMax> operations_;

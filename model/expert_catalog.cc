@@ -88,4 +88,11 @@ void ExpertCatalog::classify() {
   }
 }
 
+uint64_t ExpertCatalog::largest_matrix_bytes() const {
+  uint64_t largest = 0;
+  for (const ExpertLayer& layer : layers_)
+    for (int32_t t = 0; t < layer.tensors_count; t++) largest = std::max(largest, layer.tensors[t].expert_bytes);
+  return largest;
+}
+
 }  // namespace llmd

@@ -54,6 +54,8 @@ class ExpertCatalog {
   int32_t moe_layers() const { return moe_layers_; }
   /// Bytes of all routed experts, and of those that one token uses.
   uint64_t total_bytes() const { return total_bytes_; }
+  /// The largest matrix of an expert: what a reader of a sweep has in flight while others decode.
+  uint64_t largest_matrix_bytes() const;
   uint64_t token_bytes() const { return pool_shape_.token_bytes(); }
 
  private:

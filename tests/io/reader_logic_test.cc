@@ -125,6 +125,38 @@ TEST_F(ReaderLogic, GoesOnWithARaisedRead_AsWithADemand) {
   EXPECT_EQ(reader_->statistics().bytes, (512u << 10) + 4096);
 }
 
+TEST_F(ReaderLogic, KeepsFewBytesOfASweepInFlight_WhenAsked) {
+  create(all, 1 << 20, 64 << 10);
+  reader_->set_sweep_bytes_in_flight_max(128 << 10);
+  backend_->hold();
+  OwnedRead sweep(file_, 0, 512 << 10), demand(file_, 4 << 20, (4 << 20) + (256 << 10));
+  sweep->priority = ReadPriority::kSweep;
+  reader_->submit({{sweep.get()}});
+  backend_->wait_until_started(2);
+  backend_->go_round();
+  EXPECT_THAT(started_offsets(), ElementsAre(0, 64 << 10));
+  reader_->submit({{demand.get()}});  // is not held back, nor counted
+  backend_->wait_until_started(6);
+  EXPECT_EQ(backend_->started().back().offset, (4u << 20) + (192u << 10));
+  reader_->set_sweep_bytes_in_flight_max(UINT64_MAX);  // the rest at once
+  backend_->wait_until_started(12);
+  backend_->release();
+  wait_for(*sweep.get());
+  wait_for(*demand.get());
+  EXPECT_EQ(sweep.state(), ReadState::kDone);
+}
+
+TEST_F(ReaderLogic, StartsOnePieceOfASweep_HoweverLittleIsAllowed) {
+  create(all, 1 << 20, 64 << 10);
+  reader_->set_sweep_bytes_in_flight_max(1);
+  OwnedRead sweep(file_, 0, 512 << 10);
+  sweep->priority = ReadPriority::kSweep;
+  reader_->submit({{sweep.get()}});
+  wait_for(*sweep.get());
+  EXPECT_EQ(sweep.state(), ReadState::kDone);
+  EXPECT_EQ(backend_->in_flight_bytes_peak(), 64u << 10);
+}
+
 TEST_F(ReaderLogic, KeepsBytesInFlightBounded) {
   create(all, 256 << 10, 64 << 10);
   std::vector<std::unique_ptr<OwnedRead>> reads;
