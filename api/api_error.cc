@@ -15,6 +15,9 @@ struct Row {
 
 // Codes that are not simply 400 (client) or 500 (operating).
 constexpr Row kRows[] = {
+    {"invalid_api_key", 401, "authentication_error"},
+    {"host_not_allowed", 403, "permission_error"},
+    {"origin_not_allowed", 403, "permission_error"},
     {"model_not_found", 404, "not_found_error"},
     {"not_found", 404, "not_found_error"},
     {"method_not_allowed", 405, "invalid_request_error"},
@@ -99,12 +102,12 @@ HttpReply error_reply(const Error& error) {
   return reply;
 }
 
-HttpReply context_length_reply(int64_t prompt_tokens, int64_t context_tokens, bool at_least) {
+HttpReply context_length_reply(int64_t prompt_tokens, int64_t context_tokens, bool at_least, const char* param) {
   const Error error = client_error("context_length_exceeded",
                                    std::string("The prompt has ") + (at_least ? "at least " : "") +
                                        std::to_string(prompt_tokens) + " tokens; the context holds " +
                                        std::to_string(context_tokens) + ", and one must be left for the answer.",
-                                   "messages");
+                                   param);
   ordered_json object = error_object(error);
   object["n_prompt_tokens"] = prompt_tokens;
   object["n_ctx"] = context_tokens;

@@ -11,7 +11,7 @@
 
 namespace llmd {
 
-/// The HTTP status of an error: 400, 404, 413, 415, 429, 500 or 503, by its kind and code.
+/// The HTTP status of an error: 400 to 431, 500 or 503, by its kind and code.
 int status_of(const Error& error);
 
 /// {"error":{"message","type","param","code"}}: the object that every failure carries, in a body or in a stream.
@@ -21,6 +21,6 @@ std::string error_json(const Error& error);
 HttpReply error_reply(const Error& error);
 
 /// The prompt does not fit: code context_length_exceeded, with n_prompt_tokens and n_ctx in the error object.
-HttpReply context_length_reply(int64_t prompt_tokens, int64_t context_tokens, bool at_least);
+HttpReply context_length_reply(int64_t prompt_tokens, int64_t context_tokens, bool at_least, const char* param);
 
 }  // namespace llmd

@@ -36,7 +36,12 @@ Status set_logprobs(const nlohmann::ordered_json& value, const std::string& name
 Status set_top_logprobs(const nlohmann::ordered_json& value, const std::string& name, ChatRequest& out);
 /// llama.cpp's way to ask for log-probabilities and for how many in one.
 Status set_n_probs(const nlohmann::ordered_json& value, const std::string& name, ChatRequest& out);
-/// What two of these fields must agree on.
+/// Any field of a chat request. `strict`: one that is not known is an error instead of being passed over.
+Status set_chat_field(const std::string& name, const nlohmann::ordered_json& value, bool strict, ChatRequest& out);
+/// What only the whole request can tell, once all of its fields are set.
+Status check_chat_fields(const nlohmann::ordered_json& body, ChatRequest& out);
+
+/// What two of the fields about sampling must agree on.
 Status check_sampling_fields(const ChatRequest& request);
 
 }  // namespace llmd

@@ -31,12 +31,6 @@ std::string replace_mark(std::string json, std::string_view mark, std::string_vi
   return at == std::string::npos ? json : json.replace(at, mark.size(), text);
 }
 
-std::string with_logprobs(std::string json, std::string_view elements) {
-  std::string member = "\"logprobs\":{\"content\":[";
-  member.append(elements).append("],\"refusal\":null}");
-  return replace_mark(std::move(json), "\"logprobs\":null", member);
-}
-
 }  // namespace
 
 std::string sse_event(std::string_view json) {
@@ -45,18 +39,29 @@ std::string sse_event(std::string_view json) {
   return out;
 }
 
-ChatReply::ChatReply(std::string id, int64_t created_unix, std::string model)
-    : id_(std::move(id)), created_unix_(created_unix), model_(std::move(model)) {}
+ChatReply::ChatReply(std::string id, int64_t created_unix, std::string model, ReplyStyle style)
+    : id_(std::move(id)), created_unix_(created_unix), model_(std::move(model)), style_(style) {}
+
+std::string ChatReply::with_logprobs(std::string json, std::string_view elements, OldLogprobs& old) const {
+  std::string member = "\"logprobs\":";
+  if (style_ == ReplyStyle::kText) {
+    member += old.convert(elements);
+  } else {
+    member.append("{\"content\":[").append(elements).append("],\"refusal\":null}");
+  }
+  return replace_mark(std::move(json), "\"logprobs\":null", member);
+}
 
 ordered_json ChatReply::chunk(size_t index, ordered_json delta, ordered_json finish_reason) const {
   ordered_json choice;
+  if (style_ == ReplyStyle::kText) choice["text"] = delta.value("content", "");
   choice["index"] = index;
-  choice["delta"] = std::move(delta);
+  if (style_ == ReplyStyle::kChat) choice["delta"] = std::move(delta);
   choice["logprobs"] = nullptr;
   choice["finish_reason"] = std::move(finish_reason);
   ordered_json out;
   out["id"] = id_;
-  out["object"] = "chat.completion.chunk";
+  out["object"] = style_ == ReplyStyle::kChat ? "chat.completion.chunk" : "text_completion";
   out["created"] = created_unix_;
   out["model"] = model_;
   out["choices"] = ordered_json::array();
@@ -65,12 +70,15 @@ ordered_json ChatReply::chunk(size_t index, ordered_json delta, ordered_json fin
 }
 
 std::string ChatReply::role_event(size_t choice) const {
+  if (style_ == ReplyStyle::kText) return {};
   return sse_event(dump(chunk(choice, {{"role", "assistant"}, {"content", ""}}, nullptr)));
 }
 
-std::string ChatReply::content_event(size_t choice, std::string_view text, std::string_view logprobs) const {
+std::string ChatReply::content_event(size_t choice, std::string_view text, std::string_view logprobs) {
   std::string json = dump(chunk(choice, {{"content", text}}, nullptr));
-  return sse_event(logprobs.empty() ? json : with_logprobs(std::move(json), logprobs));
+  if (logprobs.empty()) return sse_event(json);
+  if (old_logprobs_.size() <= choice) old_logprobs_.resize(choice + 1);
+  return sse_event(with_logprobs(std::move(json), logprobs, old_logprobs_[choice]));
 }
 
 std::string ChatReply::progress_event(int32_t processed, int32_t total, double seconds) const {
@@ -93,7 +101,7 @@ std::string ChatReply::usage_event(const GenerationUsage& usage) const {
 std::string ChatReply::whole(std::span<const ChoiceText> choices, const GenerationUsage& usage) const {
   ordered_json out;
   out["id"] = id_;
-  out["object"] = "chat.completion";
+  out["object"] = style_ == ReplyStyle::kChat ? "chat.completion" : "text_completion";
   out["created"] = created_unix_;
   out["model"] = model_;
   out["choices"] = nullptr;
@@ -101,13 +109,17 @@ std::string ChatReply::whole(std::span<const ChoiceText> choices, const Generati
   std::string list = "\"choices\":[";
   for (size_t i = 0; i < choices.size(); i++) {
     ordered_json choice;
+    if (style_ == ReplyStyle::kText) choice["text"] = choices[i].text;
     choice["index"] = i;
-    choice["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+    if (style_ == ReplyStyle::kChat) {
+      choice["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+    }
     choice["logprobs"] = nullptr;
     choice["finish_reason"] = name_of(choices[i].reason);
     std::string json = dump(choice);
     if (i > 0) list += ',';
-    list += choices[i].logprobs != nullptr ? with_logprobs(std::move(json), *choices[i].logprobs) : json;
+    OldLogprobs old;
+    list += choices[i].logprobs != nullptr ? with_logprobs(std::move(json), *choices[i].logprobs, old) : json;
   }
   return replace_mark(dump(out), "\"choices\":null", list + "]") + "\n";
 }

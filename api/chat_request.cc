@@ -1,11 +1,14 @@
 #include "api/chat_request.h"
 
+#include <spdlog/spdlog.h>
+
 #include <cmath>
 #include <limits>
 #include <unordered_map>
 
 #include "api/chat_fields.h"
 #include "api/engine.h"
+#include "api/http_message.h"
 
 namespace llmd {
 
@@ -226,6 +229,12 @@ Status only_negative(const ordered_json& value, const std::string& name, ChatReq
   return only_off(value, name, out);
 }
 
+// llama.cpp's names: -1 is no limit.
+Status set_n_predict(const ordered_json& value, const std::string& name, ChatRequest& out) {
+  if (value.is_number() && value.get<double>() == -1) return {};
+  return set_tokens_max(value, name, out);
+}
+
 Status only_one(const ordered_json& value, const std::string& name, ChatRequest&) {
   if (value.is_number() && value.get<double>() == 1) return {};
   return unsupported_field(name, " other than 1 is not supported.");
@@ -240,7 +249,7 @@ Status only_true(const ordered_json& value, const std::string& name, ChatRequest
 const std::unordered_map<std::string_view, Apply>& field_table() {
   static const std::unordered_map<std::string_view, Apply> table = {
       {"messages", set_messages}, {"model", set_model},
-      {"max_tokens", set_tokens_max}, {"max_completion_tokens", set_tokens_max},
+      {"max_tokens", set_tokens_max}, {"max_completion_tokens", set_tokens_max}, {"n_predict", set_n_predict},
       {"temperature", set_temperature}, {"top_p", set_top_p}, {"top_k", set_top_k}, {"min_p", set_min_p},
       {"typical_p", set_typical_p}, {"repeat_penalty", set_repeat_penalty}, {"repetition_penalty", set_repeat_penalty},
       {"repeat_last_n", set_repeat_last_n}, {"presence_penalty", set_presence_penalty},
@@ -266,7 +275,11 @@ const std::unordered_map<std::string_view, Apply>& field_table() {
       {"return_tokens", only_off}, {"documents", only_off}, {"echo", only_off}, {"use_beam_search", only_off},
       {"structured_outputs", only_off}, {"guided_json", only_off}, {"guided_regex", only_off},
       {"guided_choice", only_off}, {"guided_grammar", only_off}, {"logits_processors", only_off},
-      {"prompt_logprobs", only_off},
+      {"prompt_logprobs", only_off}, {"n_indent", only_off}, {"image_data", only_off}, {"response_fields", only_off},
+      {"reasoning_in_content", only_off}, {"format", only_off}, {"spaces_between_special_tokens", only_true},
+      {"skip_special_tokens", only_true}, {"truncate_prompt_tokens", only_negative},
+      {"t_max_predict_ms", only_negative}, {"add_special_tokens", only_off}, {"return_token_ids", only_off},
+      {"tfs_z", only_one}, {"n_cmpl", only_one}, {"num_beams", only_one}, {"penalize_nl", only_off},
       {"best_of", only_one},
       {"length_penalty", only_one}, {"add_generation_prompt", only_true},
       {"top_n_sigma", only_negative}, {"adaptive_target", only_negative},
@@ -274,7 +287,8 @@ const std::unordered_map<std::string_view, Apply>& field_table() {
       {"functions", refuse_functions}, {"function_call", refuse_functions},
       {"audio", refuse}, {"web_search_options", refuse}, {"prediction", refuse}, {"moderation", refuse},
       {"allowed_token_ids", refuse}, {"samplers", refuse}, {"chat_template", refuse}, {"reasoning_budget_tokens", refuse},
-      {"lora", refuse},
+      {"lora", refuse}, {"options", refuse}, {"num_ctx", refuse}, {"num_predict", refuse}, {"prompt", refuse},
+      {"input", refuse}, {"guided_decoding", refuse}, {"logits_bias", refuse}, {"sampler_seq", refuse},
       // Harmless: they shape what is refused above.
       {"dry_base", ignore}, {"dry_allowed_length", ignore}, {"dry_penalty_last_n", ignore},
       {"dry_sequence_breakers", ignore}, {"xtc_threshold", ignore}, {"mirostat_tau", ignore}, {"mirostat_eta", ignore},
@@ -284,6 +298,8 @@ const std::unordered_map<std::string_view, Apply>& field_table() {
       {"prompt_cache_retention", ignore}, {"verbosity", ignore},
       {"parallel_tool_calls", ignore}, {"id_slot", ignore}, {"timings_per_token", ignore},
       {"reasoning_format", ignore}, {"sse_ping_interval", ignore}, {"request_id", ignore},
+      {"n_keep", ignore}, {"n_discard", ignore}, {"keep_alive", ignore}, {"parse_tool_calls", ignore},
+      {"guided_decoding_backend", ignore}, {"backend_sampling", ignore}, {"parse_special", ignore},
   };
   return table;
 }
@@ -291,21 +307,16 @@ const std::unordered_map<std::string_view, Apply>& field_table() {
 
 }  // namespace
 
-Result<ChatRequest> parse_chat_request(const ordered_json& body, bool strict, const SamplingParams& defaults) {
-  if (!body.is_object()) return client_error("invalid_json", "The body must be a JSON object.");
-  ChatRequest out;
-  out.template_kwargs = ordered_json::object();
-  out.sampling = defaults;
-  for (const auto& [name, value] : body.items()) {
-    const auto row = field_table().find(name);
-    if (row == field_table().end()) {
-      if (strict) return unsupported_field(name, " is not a field llmd knows.");
-      continue;
-    }
-    if (!value.is_null()) LLMD_RETURN_IF_ERROR(row->second(value, name, out));
-  }
-  if (out.messages.is_null()) return client_error("missing_field", "messages is missing.", "messages");
-  // Of the two names for the same limit the newer one counts.
+Status set_chat_field(const std::string& name, const ordered_json& value, bool strict, ChatRequest& out) {
+  const auto row = field_table().find(name);
+  if (row != field_table().end()) return row->second(value, name, out);
+  if (strict) return unsupported_field(name, " is not a field llmd knows.");
+  spdlog::debug("a request has the unknown field {}", printable(name, 64));
+  return {};
+}
+
+Status check_chat_fields(const ordered_json& body, ChatRequest& out) {
+  // Of the names for the same limit the newest one counts.
   if (const auto it = body.find("max_completion_tokens"); it != body.end() && !it->is_null()) {
     LLMD_RETURN_IF_ERROR(set_tokens_max(*it, "max_completion_tokens", out));
   }
@@ -315,6 +326,19 @@ Result<ChatRequest> parse_chat_request(const ordered_json& body, bool strict, co
     return wrong_value("stream_options", " needs \"stream\": true.");
   }
   if (!out.thinking && out.reasoning_effort == "none") out.thinking = false;
+  return {};
+}
+
+Result<ChatRequest> parse_chat_request(const ordered_json& body, bool strict, const SamplingParams& defaults) {
+  if (!body.is_object()) return client_error("invalid_json", "The body must be a JSON object.");
+  ChatRequest out;
+  out.template_kwargs = ordered_json::object();
+  out.sampling = defaults;
+  for (const auto& [name, value] : body.items()) {
+    if (!value.is_null()) LLMD_RETURN_IF_ERROR(set_chat_field(name, value, strict, out));
+  }
+  if (out.messages.is_null()) return client_error("missing_field", "messages is missing.", "messages");
+  LLMD_RETURN_IF_ERROR(check_chat_fields(body, out));
   return out;
 }
 

@@ -5,16 +5,21 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <random>
 
 #include "api/api_error.h"
+#include "api/completion_request.h"
 #include "api/json_input.h"
+#include "api/sampling_check.h"
+#include "api/status_pages.h"
+#include "api/text_endpoints.h"
 #include "kv/sha256.h"
 
 namespace llmd {
+
+using nlohmann::ordered_json;
 
 namespace {
 
@@ -53,9 +58,7 @@ std::string random_id(const char* prefix) {
 }
 
 Status ChatService::check_model(const std::string& name) const {
-  if (name.empty() || options_.ignore_model_name || name == engine_.info().model_id) return {};
-  const auto& aliases = options_.model_aliases;
-  if (std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return {};
+  if (serves_model(engine_, options_, name)) return {};
   return client_error(
       "model_not_found",
       "There is no model \"" + name + "\" here; this server serves \"" + engine_.info().model_id + "\".", "model");
@@ -78,100 +81,115 @@ Status ChatService::load_prompt() {
   return {};
 }
 
-Result<ChatRequest> ChatService::parse(std::string& body) const {
-  LLMD_ASSIGN_OR_RETURN(const nlohmann::ordered_json json, parse_json(body));
+// The body is gone before anything is made of it.
+Result<ordered_json> ChatService::read(std::string& body) const {
+  Result<ordered_json> json = parse_json(body);
   body = std::string();
-  return parse_chat_request(json, options_.strict_params, engine_.info().sampling);
+  return json;
 }
 
-// What only the vocabulary can tell: which ids exist, what a text's tokens are, and that some token stays possible.
-Status ChatService::take_sampling(ChatRequest& request, GenerationRequest& generation) const {
-  const Tokenizer& tokenizer = engine_.tokenizer();
-  const int32_t vocab = tokenizer.vocab_size();
-  const auto unknown = [vocab](const char* param) {
-    return client_error(
-        "invalid_value",
-        std::string(param) + " names a token that is not among the model's " + std::to_string(vocab) + ".", param);
-  };
-  SamplingParams& sampling = request.sampling;
-  for (const auto& [text, bias] : request.text_bias)
-    for (int32_t id : tokenizer.encode(text, false, false)) sampling.logit_bias.push_back({id, bias});
-  bool forbids = false;
-  for (const TokenBias& entry : sampling.logit_bias) {
-    if (entry.id >= vocab) return unknown("logit_bias");
-    forbids |= std::isinf(entry.bias);
-  }
-  for (int32_t id : sampling.stop_token_ids)
-    if (id >= vocab) return unknown("stop_token_ids");
-  if (forbids) {
-    std::vector<bool> possible(static_cast<size_t>(vocab), true);
-    for (const TokenBias& entry : sampling.logit_bias)
-      if (std::isinf(entry.bias)) possible[static_cast<size_t>(entry.id)] = false;
-    if (sampling.min_tokens > 0)
-      for (int32_t id : sampling.stop_token_ids) possible[static_cast<size_t>(id)] = false;
-    bool some = false;
-    for (int32_t id = 0; id < vocab && !some; id++)
-      some = possible[static_cast<size_t>(id)] && !tokenizer.is_end_of_generation(id);
-    if (!some) return client_error("invalid_value", "logit_bias leaves no token to answer with.", "logit_bias");
-  }
-  if (!request.has_seed) sampling.seed = std::random_device{}() * 0x9e3779b97f4a7c15ull;
-  if (request.logprobs) generation.top_logprobs = request.top_logprobs;
-  generation.sampling = std::move(sampling);
-  return {};
-}
-
-Result<PreparedChat> ChatService::build(std::string& body, std::optional<HttpReply>& special) {
-  LLMD_ASSIGN_OR_RETURN(ChatRequest request, parse(body));
-  LLMD_RETURN_IF_ERROR(check_model(request.model));
-  GenerationRequest generation;
-  LLMD_RETURN_IF_ERROR(take_sampling(request, generation));
+Result<ChatService::Prompt> ChatService::render(ChatRequest& request) {
   LLMD_RETURN_IF_ERROR(load_prompt());
   const time_t seconds = time(nullptr);
   std::tm now{};
   localtime_r(&seconds, &now);
-  LLMD_ASSIGN_OR_RETURN(const std::vector<TextRun> runs, prompt_->render(request, now));
+  LLMD_ASSIGN_OR_RETURN(Prompt runs, prompt_->render(request, now));
+  return runs;
+}
 
-  // Tokenizing takes up to 32 bytes for each byte of text: not for a text that cannot fit.
-  const int64_t context_tokens = engine_.info().context_tokens;
+// Tokenizing takes up to 32 bytes for each byte of text: not for a text that cannot fit.
+Result<std::vector<int32_t>> ChatService::encode(const Prompt& runs, const char* param) const {
   const int64_t tokens_min = least_tokens(runs, engine_.tokenizer().longest_token_bytes());
-  if (tokens_min >= context_tokens) {
-    special = context_length_reply(tokens_min, context_tokens, true);
-    return client_error("context_length_exceeded", "", "messages");
+  if (tokens_min >= engine_.info().context_tokens) return too_long(tokens_min, true, param);
+  return engine_.tokenizer().encode(runs, true);
+}
+
+Error ChatService::too_long(int64_t tokens, bool at_least, const char* param) const {
+  too_long_ = context_length_reply(tokens, engine_.info().context_tokens, at_least, param);
+  return client_error("context_length_exceeded", "the prompt does not fit", param);
+}
+
+Result<PreparedChat> ChatService::build_chat(const ordered_json& body) {
+  LLMD_ASSIGN_OR_RETURN(ChatRequest request, parse_chat_request(body, options_.strict_params, engine_.info().sampling));
+  LLMD_RETURN_IF_ERROR(check_model(request.model));
+  GenerationRequest generation;
+  LLMD_RETURN_IF_ERROR(take_sampling(request, engine_.tokenizer(), generation));
+  LLMD_ASSIGN_OR_RETURN(const Prompt runs, render(request));
+  LLMD_ASSIGN_OR_RETURN(generation.prompt_tokens, encode(runs, "messages"));
+  for (std::string& stop : prompt_->stops()) request.stops.push_back(std::move(stop));
+  return admit(std::move(request), std::move(generation), ReplyStyle::kChat);
+}
+
+Result<PreparedChat> ChatService::build_completion(const ordered_json& body) {
+  LLMD_ASSIGN_OR_RETURN(CompletionRequest request,
+                        parse_completion_request(body, options_.strict_params, engine_.info().sampling));
+  LLMD_RETURN_IF_ERROR(check_model(request.common.model));
+  GenerationRequest generation;
+  LLMD_RETURN_IF_ERROR(take_sampling(request.common, engine_.tokenizer(), generation));
+  const int32_t vocab = engine_.tokenizer().vocab_size();
+  for (size_t i = 0; i < request.tokens.size(); ++i) {
+    if (request.tokens[i] < vocab) continue;
+    const std::string param = "prompt[" + std::to_string(i) + "]";
+    return client_error("invalid_value", param + " is not among the model's " + std::to_string(vocab) + " tokens.",
+                        param);
   }
-  generation.prompt_tokens = engine_.tokenizer().encode(runs, true);
+  generation.prompt_tokens = std::move(request.tokens);
+  if (generation.prompt_tokens.empty()) {
+    const Prompt runs{{std::move(request.text), request.parse_special}};
+    LLMD_ASSIGN_OR_RETURN(generation.prompt_tokens, encode(runs, "prompt"));
+  }
+  return admit(std::move(request.common), std::move(generation), ReplyStyle::kText);
+}
+
+Result<PreparedChat> ChatService::admit(ChatRequest request, GenerationRequest generation, ReplyStyle style) const {
+  const bool chat = style == ReplyStyle::kChat;
+  const char* param = chat ? "messages" : "prompt";
+  const int32_t context_tokens = engine_.info().context_tokens;
   const auto prompt_tokens = static_cast<int64_t>(generation.prompt_tokens.size());
-  if (prompt_tokens == 0) return client_error("invalid_value", "The prompt has no tokens.", "messages");
-  if (prompt_tokens >= context_tokens) {
-    special = context_length_reply(prompt_tokens, context_tokens, false);
-    return client_error("context_length_exceeded", "", "messages");
-  }
+  if (prompt_tokens == 0) return client_error("invalid_value", "The prompt has no tokens.", param);
+  if (prompt_tokens >= context_tokens) return too_long(prompt_tokens, false, param);
   const auto room = static_cast<int32_t>(context_tokens - prompt_tokens);
   generation.tokens_max = std::min(request.tokens_max.value_or(room), room);
   generation.stops = std::move(request.stops);
-  for (std::string& stop : prompt_->stops()) generation.stops.push_back(std::move(stop));
   generation.cache_prompt = request.cache_prompt;
   generation.cache_space = cache_space(request);
   generation.priority = request.priority;
   generation.deadline_seconds = request.deadline_seconds;
-  return PreparedChat{std::move(generation),   ChatReply(random_id("chatcmpl-"), seconds, engine_.info().model_id),
-                      request.stream,          request.include_usage,
-                      request.return_progress, request.choices};
+  ChatReply reply(random_id(chat ? "chatcmpl-" : "cmpl-"), time(nullptr), engine_.info().model_id, style);
+  return PreparedChat{std::move(generation), std::move(reply),        request.stream,
+                      request.include_usage, request.return_progress, request.choices};
 }
 
-PrepareOutcome ChatService::prepare(std::string body) {
+Result<HttpReply> ChatService::answer_text(Work work, const ordered_json& body) {
+  if (work == Work::kTokenize) return tokenize_reply(body, engine_.tokenizer());
+  if (work == Work::kDetokenize) return detokenize_reply(body, engine_.tokenizer());
+  LLMD_ASSIGN_OR_RETURN(ChatRequest request, parse_chat_request(body, options_.strict_params, engine_.info().sampling));
+  LLMD_ASSIGN_OR_RETURN(const Prompt runs, render(request));
+  return prompt_reply(runs);
+}
+
+Status ChatService::work(Work work, std::string& body, PrepareOutcome& outcome) {
+  LLMD_ASSIGN_OR_RETURN(const ordered_json json, read(body));
+  if (work == Work::kChat) {
+    LLMD_ASSIGN_OR_RETURN(outcome.chat, build_chat(json));
+  } else if (work == Work::kCompletion) {
+    LLMD_ASSIGN_OR_RETURN(outcome.chat, build_completion(json));
+  } else {
+    LLMD_ASSIGN_OR_RETURN(outcome.reply, answer_text(work, json));
+  }
+  return {};
+}
+
+PrepareOutcome ChatService::prepare(Work what, std::string body) {
   PrepareOutcome outcome;
   const bool large = body.size() >= kTrimBytes;
+  too_long_.reset();
   try {
-    std::optional<HttpReply> special;
-    Result<PreparedChat> chat = build(body, special);
-    if (chat.ok()) {
-      outcome.chat = std::move(chat).value();
-    } else {
-      outcome.error = special ? std::move(*special) : error_reply(chat.error());
-    }
+    const Status done = work(what, body, outcome);
+    if (!done) outcome.reply = too_long_ ? std::move(*too_long_) : error_reply(done.error());
   } catch (const std::exception& exception) {
     spdlog::error("a request could not be prepared: {}", exception.what());
-    outcome.error = error_reply(operating_error("internal_error", exception.what()));
+    outcome.reply = error_reply(operating_error("internal_error", exception.what()));
   }
   // The allocator would keep what a large request took, and the memory budget counts it.
   if (large) malloc_trim(0);

@@ -82,6 +82,11 @@ std::string wire_head(const HttpReply& reply, const WireOptions& options) {
   if (reply.status != 204) field("Content-Type", reply.content_type);
   for (const auto& [name, value] : reply.headers) field(name, value);
   if (!options.request_id.empty()) field("x-request-id", options.request_id);
+  if (!options.allow_origin.empty()) {
+    field("Access-Control-Allow-Origin", options.allow_origin);
+    field("Access-Control-Expose-Headers", "x-request-id, retry-after, retry-after-ms");
+    if (options.allow_origin != "*") field("Vary", "Origin");
+  }
   if (options.framing == BodyFraming::kLength && reply.status != 204) {
     field("Content-Length", std::to_string(reply.body.size()));
   }
@@ -126,6 +131,14 @@ std::string percent_decode(std::string_view text) {
     } else {
       out.push_back(text[i]);
     }
+  }
+  return out;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return out;
 }

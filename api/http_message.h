@@ -17,7 +17,10 @@ struct HttpRequest {
   std::string target;  // as sent: origin-form or absolute-form
   bool http_1_0 = false;
   bool keep_alive = true;
-  std::string content_type, content_encoding;  // empty: absent
+  bool loopback = false;  // it came to a loopback address, not to any other address or a unix socket
+  // Header fields; empty: absent.
+  std::string content_type, content_encoding;
+  std::string host, origin, authorization, api_key;
   std::string body;
 };
 
@@ -36,6 +39,7 @@ struct WireOptions {
   bool keep_alive = true;
   bool http_1_0 = false;
   std::string request_id;
+  std::string allow_origin;  // whose pages may read the reply; empty: it says nothing of that
 };
 
 /// Status line and header fields with the empty line; the body is not included. kLength states reply.body's size.
@@ -51,6 +55,9 @@ std::string normal_path(std::string_view target);
 
 /// %XX decoded; a broken escape stays as it is.
 std::string percent_decode(std::string_view text);
+
+/// ASCII letters in lower case.
+std::string lower_case(std::string_view text);
 
 /// For logs: printable ASCII, everything else replaced by '?', cut at `bytes_max`.
 std::string printable(std::string_view text, size_t bytes_max);

@@ -10,18 +10,25 @@
 #include <string>
 #include <vector>
 
+#include "api/api_keys.h"
+
 namespace llmd {
 
 struct HttpOptions {
   using milliseconds = std::chrono::milliseconds;
 
-  std::string listen = "127.0.0.1:8080";  // HOST:PORT, [IPV6]:PORT or unix:PATH; port 0: any free one
-  uint32_t unix_mode = 0660;              // mode of a unix socket
+  std::vector<std::string> listen = {"127.0.0.1:8080"};  // HOST:PORT, [IPV6]:PORT or unix:PATH; port 0: any free one
+  uint32_t unix_mode = 0660;                             // mode of a unix socket
+  std::string version;
+  ApiKeys keys;                            // none: no key is asked for
+  std::vector<std::string> cors_origins;   // whose pages may use the server; "*": any; none: no CORS at all
+  std::vector<std::string> allowed_hosts;  // names in Host besides those of loopback; "*": any
+  bool slots_page = false;                 // GET /slots
   std::vector<std::string> model_aliases;
   bool ignore_model_name = false;  // answer whatever `model` a client names
   bool strict_params = false;      // an unknown request field is an error instead of being ignored
 
-  uint32_t connections_max = 256;                // beyond: the longest idle one is closed, else accepting pauses
+  uint32_t connections_max = 1100;               // beyond: the longest idle one is closed, else accepting pauses
   uint32_t header_bytes_max = 16 << 10;          // 431 beyond
   uint64_t body_bytes_max = 16ull << 20;         // one body; 413 beyond
   uint64_t body_bytes_total_max = 64ull << 20;   // all bodies being received or parsed; 503 beyond

@@ -11,8 +11,8 @@
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/read.hpp>
 
+#include "api/access.h"
 #include "api/api_error.h"
-#include "api/router.h"
 
 namespace llmd {
 namespace {
@@ -75,9 +75,10 @@ HttpReply too_large(uint64_t limit) {
 
 }  // namespace
 
-HttpSession::HttpSession(HttpContext& context, Socket socket, std::function<void(HttpSession*)> on_end)
+HttpSession::HttpSession(HttpContext& context, Socket socket, bool loopback, std::function<void(HttpSession*)> on_end)
     : context_(context),
       socket_(std::move(socket)),
+      loopback_(loopback),
       on_end_(std::move(on_end)),
       buffer_(kBufferMax),
       read_timer_(context.io),
@@ -138,8 +139,8 @@ HttpSession::Task<bool> HttpSession::serve_one() {
   if (end == ReadEnd::kClosed) co_return false;
   ++context_.stats.requests_total;
   bool keep = false;
-  if (end == ReadEnd::kChat) {
-    keep = co_await answer_chat(request);
+  if (end == ReadEnd::kWork) {
+    keep = co_await answer_work(request);
   } else {
     release_body();
     keep = co_await send_reply(reply, request, end == ReadEnd::kReply);
@@ -194,11 +195,29 @@ HttpSession::ReadEnd HttpSession::refuse(const error_code& error, HttpReply& rep
   return ReadEnd::kRefuse;
 }
 
+void HttpSession::take_header(const Parser& parser, HttpRequest& request) {
+  const auto& header = parser.get();
+  request.method = std::string(header.method_string());
+  request.target = std::string(header.target());
+  request.http_1_0 = header.version() == 10;
+  request.keep_alive = header.keep_alive();
+  request.loopback = loopback_;
+  request.content_type = field_text(header, http::field::content_type);
+  request.content_encoding = field_text(header, http::field::content_encoding);
+  request.host = field_text(header, http::field::host);
+  request.origin = field_text(header, http::field::origin);
+  request.authorization = field_text(header, http::field::authorization);
+  const auto api_key = header["x-api-key"];
+  request.api_key = std::string(api_key.data(), api_key.size());
+  allow_origin_ = allowed_origin(request, context_.options);
+}
+
 HttpSession::Task<HttpSession::ReadEnd> HttpSession::read_request(HttpRequest& request, HttpReply& reply) {
   if (!co_await wait_first_byte()) co_return ReadEnd::kClosed;
   idle_ = false;
   request_start_ = Clock::now();
   request_id_ = random_id("req_");
+  allow_origin_.clear();
   Parser parser;
   parser.header_limit(context_.options.header_bytes_max);
   parser.body_limit(context_.options.body_bytes_max);
@@ -206,35 +225,31 @@ HttpSession::Task<HttpSession::ReadEnd> HttpSession::read_request(HttpRequest& r
   const auto [error, size] = co_await http::async_read_header(socket_, buffer_, parser, kTuple);
   if (error) co_return refuse(error, reply);
 
-  const auto& header = parser.get();
-  request.method = std::string(header.method_string());
-  request.target = std::string(header.target());
-  request.http_1_0 = header.version() == 10;
-  request.keep_alive = header.keep_alive();
-  request.content_type = field_text(header, http::field::content_type);
-  request.content_encoding = field_text(header, http::field::content_encoding);
-  if (std::optional<HttpReply> refusal = check_header(header)) {
+  take_header(parser, request);
+  if (std::optional<HttpReply> refusal = check_header(parser.get())) {
     reply = std::move(*refusal);
     co_return ReadEnd::kRefuse;
   }
-  std::optional<HttpReply> routed = route(request, context_.engine, context_.options, context_.draining);
-  const bool known = routed.has_value();
-  if (known) reply = std::move(*routed);
+  Route routed = route(request, context_.engine, context_.options, context_.draining);
+  work_ = routed.work;
+  const bool known = work_ == Work::kNone;
+  reply = std::move(routed.reply);
+  if (routed.refuse && !parser.is_done()) co_return ReadEnd::kRefuse;
   if (!parser.is_done()) {
-    const bool asks = !header[http::field::expect].empty() && !request.http_1_0;
+    const bool asks = !parser.get()[http::field::expect].empty() && !request.http_1_0;
     if (asks && known) co_return ReadEnd::kRefuse;
     HttpReply refusal;
     if (asks && buffer_.size() == 0 && parser.content_length().value_or(0) <= context_.options.body_bytes_max) {
       if (!co_await write("HTTP/1.1 100 Continue\r\n\r\n")) co_return ReadEnd::kClosed;
     }
     const ReadEnd end = co_await read_body(parser, refusal);
-    if (end != ReadEnd::kChat) {
+    if (end != ReadEnd::kWork) {
       reply = std::move(refusal);
       co_return end;
     }
   }
   request.body = std::move(parser.get().body());
-  co_return known ? ReadEnd::kReply : ReadEnd::kChat;
+  co_return known ? ReadEnd::kReply : ReadEnd::kWork;
 }
 
 HttpSession::Task<HttpSession::ReadEnd> HttpSession::read_body(Parser& parser, HttpReply& reply) {
@@ -265,7 +280,7 @@ HttpSession::Task<HttpSession::ReadEnd> HttpSession::read_body(Parser& parser, H
       co_return ReadEnd::kRefuse;
     }
   }
-  co_return ReadEnd::kChat;
+  co_return ReadEnd::kWork;
 }
 
 bool HttpSession::account_body(uint64_t bytes) {
@@ -315,7 +330,7 @@ HttpSession::Task<bool> HttpSession::write(std::string_view bytes) {
 HttpSession::Task<bool> HttpSession::send_reply(const HttpReply& reply, const HttpRequest& request, bool keep_alive) {
   const bool keep = keep_alive && request.keep_alive && !context_.draining && !context_.stopping;
   if (reply.status >= 400) ++context_.stats.rejected_total;
-  std::string bytes = wire_head(reply, {BodyFraming::kLength, keep, request.http_1_0, request_id_});
+  std::string bytes = wire_head(reply, {BodyFraming::kLength, keep, request.http_1_0, request_id_, allow_origin_});
   if (request.method != "HEAD") bytes += reply.body;
   const bool sent = co_await write(bytes);
   co_return sent&& keep;
@@ -333,9 +348,9 @@ HttpSession::Task<void> HttpSession::linger() {
   }
 }
 
-// ---- a chat completion ----
+// ---- a request with a body ----
 
-HttpSession::Task<bool> HttpSession::answer_chat(HttpRequest& request) {
+HttpSession::Task<bool> HttpSession::answer_work(HttpRequest& request) {
   start_watch();
   PrepareOutcome outcome = co_await prepare(request);
   release_body();
@@ -345,7 +360,7 @@ HttpSession::Task<bool> HttpSession::answer_chat(HttpRequest& request) {
     ++context_.stats.cancelled_total;
     peer_gone_ = true;
   } else if (context_.stopping || !outcome.chat) {
-    const HttpReply reply = outcome.chat ? error_reply(stopping_error()) : std::move(outcome.error);
+    const HttpReply reply = outcome.chat ? error_reply(stopping_error()) : std::move(outcome.reply);
     keep = co_await send_reply(reply, request, true);
     log(request, reply.status, nullptr);
   } else {
@@ -373,9 +388,9 @@ HttpSession::Task<PrepareOutcome> HttpSession::prepare(HttpRequest& request) {
     HttpContext& context = self->context_;
     PrepareOutcome made;
     if (context.stopping) {
-      made.error = error_reply(stopping_error());
+      made.reply = error_reply(stopping_error());
     } else {
-      made = context.service.prepare(std::move(body));
+      made = context.service.prepare(self->work_, std::move(body));
     }
     // The session goes back whole: were a reference kept here, its destructor could run on this thread.
     asio::post(context.io, [self = std::move(self), &outcome, made = std::move(made)]() mutable {
@@ -406,7 +421,7 @@ HttpSession::Task<bool> HttpSession::run_exchange(ChatExchange& exchange, const 
     }
     keep = keep && !exchange.close_after() && !context_.stopping;
     std::string bytes;
-    if (output.head) bytes = wire_head(*output.head, {framing, keep, request.http_1_0, request_id_});
+    if (output.head) bytes = wire_head(*output.head, {framing, keep, request.http_1_0, request_id_, allow_origin_});
     const bool chunked = framing == BodyFraming::kChunked;
     if (!output.body.empty()) bytes += chunked ? wire_chunk(output.body) : output.body;
     if (last && chunked) bytes += kLastChunk;

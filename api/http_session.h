@@ -25,6 +25,7 @@
 #include "api/chat_service.h"
 #include "api/http_message.h"
 #include "api/http_options.h"
+#include "api/router.h"
 
 namespace llmd {
 
@@ -45,7 +46,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Clock = std::chrono::steady_clock;
 
-  HttpSession(HttpContext& context, Socket socket, std::function<void(HttpSession*)> on_end);
+  /// `loopback`: the client came to a loopback address.
+  HttpSession(HttpContext& context, Socket socket, bool loopback, std::function<void(HttpSession*)> on_end);
   ~HttpSession();
   HttpSession(const HttpSession&) = delete;
   HttpSession& operator=(const HttpSession&) = delete;
@@ -65,16 +67,16 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   template <typename T>
   using Task = boost::asio::awaitable<T>;
 
-  // kChat: a chat completion with its body; kReply: the reply is known; kRefuse: the same, and the connection is not to
-  // be used again; kClosed: nobody to answer.
-  enum class ReadEnd { kChat, kReply, kRefuse, kClosed };
+  // kWork: the body is there, and work_ says what for; kReply: the reply is known; kRefuse: the same, and the
+  // connection is not to be used again; kClosed: nobody to answer.
+  enum class ReadEnd { kWork, kReply, kRefuse, kClosed };
 
   Task<void> run(std::shared_ptr<HttpSession> self);
   Task<bool> serve_one();
   Task<bool> wait_first_byte();
   Task<ReadEnd> read_request(HttpRequest& request, HttpReply& reply);
   Task<ReadEnd> read_body(Parser& parser, HttpReply& reply);
-  Task<bool> answer_chat(HttpRequest& request);
+  Task<bool> answer_work(HttpRequest& request);
   Task<bool> run_exchange(ChatExchange& exchange, const HttpRequest& request);
   Task<PrepareOutcome> prepare(HttpRequest& request);
   Task<bool> send_reply(const HttpReply& reply, const HttpRequest& request, bool keep_alive);
@@ -85,6 +87,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   Task<void> wait_wake(Clock::time_point deadline);
   Task<void> linger();
 
+  void take_header(const Parser& parser, HttpRequest& request);
   ReadEnd refuse(const boost::system::error_code& error, HttpReply& reply) const;
   void start_watch();
   void on_wake();
@@ -98,6 +101,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   HttpContext& context_;
   Socket socket_;
+  const bool loopback_;
   std::function<void(HttpSession*)> on_end_;
   boost::beast::flat_buffer buffer_;
   boost::asio::steady_timer read_timer_, write_timer_, wake_timer_;
@@ -108,7 +112,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool watching_ = false, watch_stop_ = false, peer_half_closed_ = false, peer_gone_ = false;
   Clock::time_point idle_since_, request_start_;
   uint64_t body_bytes_ = 0;
-  std::string request_id_;
+  std::string request_id_, allow_origin_;
+  Work work_ = Work::kNone;
   ChatExchange* exchange_ = nullptr;  // while one runs
 };
 

@@ -61,6 +61,28 @@ Result<HostPort> split_address(const std::string& listen) {
   return out;
 }
 
+sockaddr_storage bound_address(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) address.ss_family = AF_UNSPEC;
+  return address;
+}
+
+uint16_t bound_port(int fd) {
+  const sockaddr_storage address = bound_address(fd);
+  if (address.ss_family != AF_INET && address.ss_family != AF_INET6) return 0;
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);  // at the same place in sockaddr_in6
+}
+
+bool is_loopback(int fd) {
+  const sockaddr_storage address = bound_address(fd);
+  if (address.ss_family == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in*>(&address)->sin_addr.s_addr) >> 24 == 127;
+  }
+  return address.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr);
+}
+
 void tune(HttpSession::Socket& socket) {
   // Neither exists on unix sockets, and neither matters if it fails.
   const int on = 1, idle_seconds = 60, interval_seconds = 15, probes = 4;
@@ -88,13 +110,15 @@ class HttpServer::Impl {
   Status run();
   void begin_drain();
   void stop();
-  uint16_t port() const { return port_; }
+  uint16_t port() const { return acceptors_.empty() ? 0 : bound_port(acceptors_.front()->native_handle()); }
+  std::vector<std::string> addresses() const { return addresses_; }
   const HttpStats& stats() const { return stats_; }
 
  private:
-  Status listen_tcp(const std::string& host, uint16_t port);
-  Status listen_unix(const std::string& path);
-  Result<Acceptor> open(const Protocol::endpoint& endpoint, const Protocol& protocol);
+  Status listen_on(const std::string& listen);
+  Status listen_tcp(const std::string& listen);
+  Status listen_unix(const std::string& listen, const std::string& path);
+  Status open(const std::string& listen, const Protocol::endpoint& endpoint, const Protocol& protocol);
   asio::awaitable<void> accept_loop(Acceptor& acceptor);
   void on_end(HttpSession* session);
   void close_longest_idle();
@@ -110,13 +134,12 @@ class HttpServer::Impl {
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
   std::unordered_set<HttpSession*> sessions_;  // http thread; each lives at least until its on_end
   asio::steady_timer room_timer_, stop_timer_;
-  uint16_t port_ = 0;
-  std::string unix_path_;
+  std::vector<std::string> addresses_, unix_paths_;
   std::mutex stop_mutex_;
   Thread thread_, prepare_thread_;
 };
 
-Result<Acceptor> HttpServer::Impl::open(const Protocol::endpoint& endpoint, const Protocol& protocol) {
+Status HttpServer::Impl::open(const std::string& listen, const Protocol::endpoint& endpoint, const Protocol& protocol) {
   Acceptor acceptor(io_);
   error_code error;
   acceptor.open(protocol, error);
@@ -124,40 +147,38 @@ Result<Acceptor> HttpServer::Impl::open(const Protocol::endpoint& endpoint, cons
   if (!error && protocol.family() == AF_INET6) acceptor.set_option(asio::ip::v6_only(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(kBacklog, error);
-  if (error) return listen_error(options_.listen, error.message());
-  return acceptor;
+  if (error) return listen_error(listen, error.message());
+  acceptors_.push_back(std::make_unique<Acceptor>(std::move(acceptor)));
+  return {};
 }
 
-Status HttpServer::Impl::listen_tcp(const std::string& host, uint16_t port) {
-  using asio::ip::tcp;
+Status HttpServer::Impl::listen_tcp(const std::string& listen) {
+  LLMD_ASSIGN_OR_RETURN(const HostPort wanted, split_address(listen));
   std::vector<asio::ip::address> addresses;
   error_code error;
-  if (host == "localhost") {
+  if (wanted.host == "localhost") {
     // Some clients try ::1 first, some only 127.0.0.1.
     addresses = {asio::ip::make_address("127.0.0.1"), asio::ip::make_address("::1")};
   } else {
-    addresses = {asio::ip::make_address(host, error)};
-    if (error) return listen_error(options_.listen, "the host must be an IP address or localhost");
+    addresses = {asio::ip::make_address(wanted.host, error)};
+    if (error) return listen_error(listen, "the host must be an IP address or localhost");
   }
-  for (const asio::ip::address& address : addresses) {
-    const tcp::endpoint endpoint(address, port_ != 0 ? port_ : port);
-    Result<Acceptor> acceptor = open(endpoint, endpoint.protocol());
-    if (!acceptor.ok() && !acceptors_.empty()) break;  // a machine without IPv6
-    if (!acceptor.ok()) return std::move(acceptor).error();
-    acceptors_.push_back(std::make_unique<Acceptor>(std::move(acceptor).value()));
-    if (port_ != 0) continue;
-    sockaddr_in6 bound{};  // the port sits at the same place in sockaddr_in
-    socklen_t size = sizeof bound;
-    if (getsockname(acceptors_.back()->native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
-      port_ = ntohs(bound.sin6_port);
-    }
+  uint16_t port = wanted.port;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const asio::ip::tcp::endpoint endpoint(addresses[i], port);
+    Status opened = open(listen, endpoint, endpoint.protocol());
+    if (!opened && i > 0) break;  // a machine without IPv6
+    LLMD_RETURN_IF_ERROR(opened);
+    port = bound_port(acceptors_.back()->native_handle());
+    const std::string host = addresses[i].to_string();
+    addresses_.push_back((addresses[i].is_v6() ? "[" + host + "]" : host) + ":" + std::to_string(port));
   }
   return {};
 }
 
-Status HttpServer::Impl::listen_unix(const std::string& path) {
+Status HttpServer::Impl::listen_unix(const std::string& listen, const std::string& path) {
   using Local = asio::local::stream_protocol;
-  if (path.empty() || path.size() > 100) return listen_error(options_.listen, "the path must have 1 to 100 bytes");
+  if (path.empty() || path.size() > 100) return listen_error(listen, "the path must have 1 to 100 bytes");
   // A socket file that nobody listens on is left from a process that was killed.
   struct stat info {};
   if (lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
@@ -166,19 +187,21 @@ Status HttpServer::Impl::listen_unix(const std::string& path) {
     probe.connect(Local::endpoint(path), error);
     if (error == asio::error::connection_refused) unlink(path.c_str());
   }
-  Result<Acceptor> acceptor = open(Local::endpoint(path), Local());
-  if (!acceptor.ok()) return std::move(acceptor).error();
-  acceptors_.push_back(std::make_unique<Acceptor>(std::move(acceptor).value()));
-  unix_path_ = path;
-  if (chmod(path.c_str(), options_.unix_mode) != 0) return listen_error(options_.listen, "its mode cannot be set");
+  LLMD_RETURN_IF_ERROR(open(listen, Local::endpoint(path), Local()));
+  unix_paths_.push_back(path);
+  addresses_.push_back(listen);
+  if (chmod(path.c_str(), options_.unix_mode) != 0) return listen_error(listen, "its mode cannot be set");
   return {};
 }
 
-Status HttpServer::Impl::listen() {
+Status HttpServer::Impl::listen_on(const std::string& listen) {
   constexpr std::string_view kUnix = "unix:";
-  if (options_.listen.starts_with(kUnix)) return listen_unix(options_.listen.substr(kUnix.size()));
-  LLMD_ASSIGN_OR_RETURN(const HostPort address, split_address(options_.listen));
-  return listen_tcp(address.host, address.port);
+  return listen.starts_with(kUnix) ? listen_unix(listen, listen.substr(kUnix.size())) : listen_tcp(listen);
+}
+
+Status HttpServer::Impl::listen() {
+  for (const std::string& listen : options_.listen) LLMD_RETURN_IF_ERROR(listen_on(listen));
+  return {};
 }
 
 Status HttpServer::Impl::run() {
@@ -189,6 +212,7 @@ Status HttpServer::Impl::run() {
 }
 
 asio::awaitable<void> HttpServer::Impl::accept_loop(Acceptor& acceptor) {
+  const bool loopback = is_loopback(acceptor.native_handle());
   while (!context_.stopping) {
     // Room is made only for a client that is there.
     const auto [wait_error] = co_await acceptor.async_wait(Acceptor::wait_read, kTuple);
@@ -203,14 +227,17 @@ asio::awaitable<void> HttpServer::Impl::accept_loop(Acceptor& acceptor) {
     if (error == asio::error::operation_aborted) co_return;
     if (error) {
       // Out of descriptors or memory, most likely: it passes when a connection ends.
-      if (error != asio::error::connection_aborted) spdlog::warn("a connection was not accepted: {}", error.message());
+      if (error != asio::error::connection_aborted) {
+        spdlog::warn("a connection was not accepted: {}", error.message());
+        close_longest_idle();
+      }
       asio::steady_timer pause(io_, kRetryInterval);
       co_await pause.async_wait(kTuple);
       continue;
     }
     tune(socket);
-    const auto session =
-        std::make_shared<HttpSession>(context_, std::move(socket), [this](HttpSession* ended) { on_end(ended); });
+    const auto session = std::make_shared<HttpSession>(context_, std::move(socket), loopback,
+                                                       [this](HttpSession* ended) { on_end(ended); });
     sessions_.insert(session.get());
     ++stats_.connections_total;
     ++stats_.connections_open;
@@ -258,8 +285,8 @@ void HttpServer::Impl::stop() {
   if (thread_.running()) {
     asio::post(io_, [this] { stop_on_thread(); });
     thread_.join();
-    if (!unix_path_.empty()) unlink(unix_path_.c_str());
-    unix_path_.clear();
+    for (const std::string& path : unix_paths_) unlink(path.c_str());
+    unix_paths_.clear();
   }
   prepare_work_.reset();
   prepare_thread_.join();
@@ -275,6 +302,9 @@ HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() = default;
 uint16_t HttpServer::port() const {
   return impl_->port();
+}
+std::vector<std::string> HttpServer::addresses() const {
+  return impl_->addresses();
 }
 const HttpStats& HttpServer::stats() const {
   return impl_->stats();

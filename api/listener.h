@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "api/engine.h"
 #include "api/http_options.h"
@@ -22,8 +24,10 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  /// The port in use; 0 for a unix socket.
+  /// The port of the first address; 0 for a unix socket.
   uint16_t port() const;
+  /// Every address it listens on, as HttpOptions::listen writes them, with the ports in use.
+  std::vector<std::string> addresses() const;
   const HttpStats& stats() const;
   void begin_drain();
   void stop();

@@ -1,21 +1,46 @@
 #include "api/router.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <array>
+#include <optional>
 
+#include "api/access.h"
 #include "api/api_error.h"
+#include "api/status_pages.h"
 
 namespace llmd {
 namespace {
 
-using nlohmann::ordered_json;
 using Phase = EngineStatus::Phase;
+using Page = HttpReply (*)(const Engine&, const HttpOptions&);
 
-HttpReply json_reply(const ordered_json& body, int status = 200) {
-  HttpReply reply;
-  reply.status = status;
-  reply.body = body.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-  return reply;
+// A path is either posted to, with work for its body, or read, as a page. needs_model: the page is about the model.
+struct Endpoint {
+  std::string_view path;
+  Work work = Work::kNone;
+  Page page = nullptr;
+  bool needs_model = true;
+};
+
+constexpr std::array kEndpoints = std::to_array<Endpoint>({
+    {"/chat/completions", Work::kChat},
+    {"/completions", Work::kCompletion},
+    {"/tokenize", Work::kTokenize},
+    {"/detokenize", Work::kDetokenize},
+    {"/apply-template", Work::kApplyTemplate},
+    {"/models", Work::kNone, models_page},
+    {"/props", Work::kNone, props_page},
+    {"/slots", Work::kNone, slots_page},
+    {"/version", Work::kNone, version_page, false},
+    {"/health", Work::kNone, nullptr, false},
+    {"", Work::kNone, root_page, false},
+});
+
+const Endpoint* find_endpoint(std::string_view path, const HttpOptions& options) {
+  if (path == "/slots" && !options.slots_page) return nullptr;
+  if (path.starts_with("/models/")) path = "/models";
+  const auto found = std::find_if(kEndpoints.begin(), kEndpoints.end(), [&](const auto& e) { return e.path == path; });
+  return found == kEndpoints.end() ? nullptr : &*found;
 }
 
 Error unavailable(const EngineStatus& status) {
@@ -30,47 +55,28 @@ Error unavailable(const EngineStatus& status) {
   return operating_error("shutting_down", "llmd is shutting down.");
 }
 
-HttpReply health(const EngineStatus& status, bool draining) {
-  const bool stopping = draining || status.phase == Phase::kDraining;
-  std::string name = status.degraded ? "degraded" : "ok";
-  if (status.phase == Phase::kLoading) name = "loading";
-  if (status.phase == Phase::kFailed) name = "failed";
-  if (stopping) name = "draining";
-  const bool up = name == "ok" || name == "degraded";
-  HttpReply reply = json_reply({{"status", name},
-                                {"reason", status.degraded_reason},
-                                {"phase", status.phase_detail},
-                                {"progress", up || stopping ? 1.0 : std::clamp(status.progress, 0.0, 1.0)},
-                                {"read_path", status.read_path},
-                                {"read_path_reason", status.read_path_reason},
-                                {"requests_running", status.requests_running},
-                                {"requests_waiting", status.requests_waiting}},
-                               up ? 200 : 503);
-  if (!up) reply.headers.emplace_back("Retry-After", "5");
-  reply.headers.emplace_back("Cache-Control", "no-store");
-  return reply;
+Route replied(HttpReply reply) {
+  return {Work::kNone, std::move(reply), false};
 }
 
-ordered_json model_json(const EngineInfo& info, const std::string& id) {
-  return {{"id", id},
-          {"object", "model"},
-          {"created", info.created_unix},
-          {"owned_by", "llmd"},
-          {"meta", {{"n_ctx", info.context_tokens}}}};
-}
-
-HttpReply models(const Engine& engine, const HttpOptions& options, const std::string& wanted) {
-  const EngineInfo& info = engine.info();
-  if (!wanted.empty()) {
-    const auto& aliases = options.model_aliases;
-    if (wanted == info.model_id || std::find(aliases.begin(), aliases.end(), wanted) != aliases.end()) {
-      return json_reply(model_json(info, wanted));
-    }
-    return error_reply(client_error("model_not_found", "There is no model \"" + wanted + "\" here.", "model"));
+HttpReply not_found(const std::string& path) {
+  if (path == "/embeddings") {
+    return error_reply(client_error("not_found", "llmd generates text; it makes no embeddings."));
   }
-  ordered_json list = ordered_json::array({model_json(info, info.model_id)});
-  for (const std::string& alias : options.model_aliases) list.push_back(model_json(info, alias));
-  return json_reply({{"object", "list"}, {"data", std::move(list)}});
+  if (path == "/slots") return error_reply(client_error("not_found", "/slots is off; see --slots."));
+  return error_reply(client_error("not_found", "There is nothing at " + printable(path, 200) + "."));
+}
+
+HttpReply allowed_methods(const HttpRequest& request, const HttpOptions& options, const std::string& allow) {
+  HttpReply reply;
+  reply.status = 204;
+  reply.headers.emplace_back("Allow", allow);
+  if (!allowed_origin(request, options).empty()) {
+    reply.headers.emplace_back("Access-Control-Allow-Methods", allow);
+    reply.headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, x-api-key");
+    reply.headers.emplace_back("Access-Control-Max-Age", "600");
+  }
+  return reply;
 }
 
 HttpReply method_not_allowed(const std::string& allow) {
@@ -83,54 +89,46 @@ HttpReply method_not_allowed(const std::string& allow) {
 bool acceptable_type(std::string_view type) {
   type = type.substr(0, type.find(';'));
   while (type.ends_with(' ') || type.ends_with('\t')) type.remove_suffix(1);
-  std::string lower(type);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string lower = lower_case(type);
   return lower.empty() || lower == "application/json" || lower == "application/x-www-form-urlencoded" ||
          (lower.starts_with("application/") && lower.ends_with("+json"));
 }
 
-std::optional<HttpReply> chat_refusal(const HttpRequest& request) {
+Route body_route(const HttpRequest& request, Work work) {
   if (!acceptable_type(request.content_type)) {
-    return error_reply(client_error("unsupported_media_type", "Send the body as application/json."));
+    return replied(error_reply(client_error("unsupported_media_type", "Send the body as application/json.")));
   }
   if (!request.content_encoding.empty() && request.content_encoding != "identity") {
-    return error_reply(client_error("unsupported_media_type", "Send the body without Content-Encoding."));
+    return replied(error_reply(client_error("unsupported_media_type", "Send the body without Content-Encoding.")));
   }
-  return std::nullopt;
+  return {work, {}, false};
 }
 
 }  // namespace
 
-std::optional<HttpReply> route(const HttpRequest& request, const Engine& engine, const HttpOptions& options,
-                               bool draining) {
+Route route(const HttpRequest& request, const Engine& engine, const HttpOptions& options, bool draining) {
+  if (std::optional<HttpReply> refusal = check_access(request, options)) {
+    return {Work::kNone, std::move(*refusal), true};
+  }
   const std::string path = normal_path(request.target);
-  const bool is_chat = path == "/chat/completions";
-  const bool is_models = path == "/models" || path.starts_with("/models/");
-  const bool is_known = is_chat || is_models || path.empty() || path == "/health";
-  const std::string allow = is_chat ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
-  if (request.method == "OPTIONS" && (is_known || path == "*")) {
-    HttpReply reply;
-    reply.status = 204;
-    reply.headers.emplace_back("Allow", allow);
-    return reply;
+  const Endpoint* endpoint = find_endpoint(path, options);
+  const bool posts = endpoint != nullptr && endpoint->work != Work::kNone;
+  const std::string allow = posts ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+  if (request.method == "OPTIONS" && (endpoint != nullptr || path == "*")) {
+    return replied(allowed_methods(request, options, path == "*" ? "GET, HEAD, POST, OPTIONS" : allow));
   }
-  if (!is_known) {
-    return error_reply(client_error("not_found", "There is nothing at " + printable(path, 200) + "."));
-  }
-  const bool is_get = request.method == "GET" || request.method == "HEAD";
-  if (is_chat ? request.method != "POST" : !is_get) return method_not_allowed(allow);
+  if (endpoint == nullptr) return replied(not_found(path));
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (posts ? request.method != "POST" : !reads) return replied(method_not_allowed(allow));
 
+  if (path == "/health") return replied(health_page(engine.status(), draining));
+  if (!endpoint->needs_model) return replied(endpoint->page(engine, options));
   const EngineStatus status = engine.status();
-  if (path == "/health") return health(status, draining);
-  if (path.empty()) {
-    return json_reply(
-        {{"object", "server"}, {"name", "llmd"}, {"endpoints", {"/health", "/v1/models", "/v1/chat/completions"}}});
-  }
-  if (draining) return error_reply(operating_error("shutting_down", "llmd is shutting down."));
-  if (status.phase != Phase::kReady) return error_reply(unavailable(status));
-  if (is_models) return models(engine, options, path == "/models" ? "" : percent_decode(path.substr(8)));
-  return chat_refusal(request);
+  if (draining) return replied(error_reply(operating_error("shutting_down", "llmd is shutting down.")));
+  if (status.phase != Phase::kReady) return replied(error_reply(unavailable(status)));
+  if (posts) return body_route(request, endpoint->work);
+  if (path.starts_with("/models/")) return replied(model_page(engine, options, percent_decode(path.substr(8))));
+  return replied(endpoint->page(engine, options));
 }
 
 }  // namespace llmd

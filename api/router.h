@@ -1,10 +1,8 @@
-// route: which of the server's few resources a request names, and the whole reply of all but one of them.
+// route: which of the server's resources a request names, and the whole reply where no body has to be read for it.
 //
-// Decided from the request line and header alone, before a body is read, so that a refusal needs none. Chat completions
-// is the one route that is not answered here. http thread; reads the engine's status, never fails.
+// Decided from the request line and header alone, so that a refusal needs no body: who may ask (api/access.h), what
+// paths and methods there are, whether the model is there. http thread; reads the engine's status, never fails.
 #pragma once
-
-#include <optional>
 
 #include "api/engine.h"
 #include "api/http_message.h"
@@ -12,8 +10,15 @@
 
 namespace llmd {
 
-/// The reply, or nothing when the request is a chat completion to be read and run.
-std::optional<HttpReply> route(const HttpRequest& request, const Engine& engine, const HttpOptions& options,
-                               bool draining);
+/// What is to be done with the body of a request.
+enum class Work { kNone, kChat, kCompletion, kTokenize, kDetokenize, kApplyTemplate };
+
+struct Route {
+  Work work = Work::kNone;
+  HttpReply reply;      // when there is no work
+  bool refuse = false;  // the body is not to be read: answer and close
+};
+
+Route route(const HttpRequest& request, const Engine& engine, const HttpOptions& options, bool draining);
 
 }  // namespace llmd

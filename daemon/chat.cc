@@ -14,6 +14,7 @@
 
 #include "daemon/chat_client.h"
 #include "daemon/commands.h"
+#include "daemon/http_settings.h"
 
 namespace llmd {
 namespace {
@@ -118,18 +119,19 @@ class Answer {
   bool finished_ = false;
 };
 
-std::string request_text(const HttpAddress& address, const json& messages) {
+std::string request_text(const HttpAddress& address, const std::string& key, const json& messages) {
   const json request = {{"messages", messages}, {"stream", true}};
   const std::string body = request.dump(-1, ' ', false, json::error_handler_t::replace);
   const std::string prefix = address.path.ends_with("/v1") ? address.path : address.path + "/v1";
   return "POST " + prefix + "/chat/completions HTTP/1.1\r\nHost: " + address.authority +
+         (key.empty() ? "" : "\r\nAuthorization: Bearer " + key) +
          "\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nConnection: close\r\nContent-Length: " +
          std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-Result<std::string> ask(const HttpAddress& address, const json& messages) {
+Result<std::string> ask(const HttpAddress& address, const std::string& key, const json& messages) {
   LLMD_ASSIGN_OR_RETURN(const Socket socket, connect_to(address));
-  LLMD_RETURN_IF_ERROR(send_all(socket, request_text(address, messages)));
+  LLMD_RETURN_IF_ERROR(send_all(socket, request_text(address, key, messages)));
   Answer answer;
   char buffer[16384];
   while (!answer.done()) {
@@ -151,6 +153,11 @@ int run_chat(const Options& options) {
     std::fprintf(stderr, "llmd: %s\n", address.error().message.c_str());
     return exit_status(address.error());
   }
+  const Result<std::string> key = client_key(options.api_key_file);
+  if (!key) {
+    std::fprintf(stderr, "llmd: %s\n", key.error().message.c_str());
+    return exit_status(key.error());
+  }
   const bool terminal = isatty(STDIN_FILENO) == 1;
   if (terminal) std::fputs("Type a message; Ctrl-D ends the conversation.\n", stderr);
   json messages = json::array();
@@ -161,7 +168,7 @@ int run_chat(const Options& options) {
     if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", line}});
-    const auto answer = ask(*address, messages);
+    const auto answer = ask(*address, *key, messages);
     std::fputs("\n", stdout);
     std::fflush(stdout);
     status = answer ? 0 : 1;

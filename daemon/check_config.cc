@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "daemon/config_file.h"
+#include "daemon/http_settings.h"
 
 namespace llmd {
 namespace {
@@ -31,6 +32,8 @@ Status check_paths(const Options& options) {
   if (!options.chat_template_file.empty()) {
     LLMD_RETURN_IF_ERROR(check_file("chat_template", options.chat_template_file));
   }
+  const Result<HttpOptions> http = http_options(options, process_environment());
+  if (!http.ok()) return http.error();
   return {};
 }
 

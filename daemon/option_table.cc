@@ -5,6 +5,7 @@
 #include <charconv>
 #include <limits>
 
+#include "daemon/option_setters.h"
 #include "model/architecture.h"
 
 namespace llmd {
@@ -170,58 +171,15 @@ std::string get_choice(const Options& options) {
   return {};
 }
 
-constexpr std::string_view kUnixPrefix = "unix:";
-constexpr size_t kUnixPathMax = 107;  // of sockaddr_un
-
-Status set_listen(Options& options, std::string_view name, std::string_view text) {
-  if (text.substr(0, kUnixPrefix.size()) == kUnixPrefix) {
-    const std::string_view path = text.substr(kUnixPrefix.size());
-    if (path.empty() || path.size() > kUnixPathMax) {
-      return usage_error(std::string(name) + ": a socket's path has 1 to " + std::to_string(kUnixPathMax) +
-                         " bytes; write unix:/run/llmd/llmd.sock");
-    }
-    options.listen = ListenAddress{{}, 0, std::string(path)};
-    return {};
-  }
-  const size_t colon = text.rfind(':');
-  std::string_view host = text.substr(0, colon == std::string_view::npos ? 0 : colon);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  if (host.empty() || (!bracketed && host.find(':') != std::string_view::npos)) {
-    return usage_error(std::string(name) + ": " + quoted(text) +
-                       " is not HOST:PORT; write 127.0.0.1:8080, or [::1]:8080 for IPv6");
-  }
-  LLMD_ASSIGN_OR_RETURN(const int64_t port, parse_integer(name, text.substr(colon + 1), 0, 65535));
-  options.listen = ListenAddress{std::string(host), static_cast<uint16_t>(port), {}};
+template <auto kMember>
+Status set_list(Options& options, std::string_view name, std::string_view text) {
+  LLMD_ASSIGN_OR_RETURN(options.*kMember, parse_list(name, text));
   return {};
 }
 
-std::string get_listen(const Options& options) {
-  return options.listen.to_string();
-}
-
-Status add_override(Options& options, std::string_view name, std::string_view text) {
-  const size_t equals = text.find('=');
-  if (equals == std::string_view::npos || equals == 0) {
-    return usage_error(std::string(name) + ": " + quoted(text) +
-                       " is not KEY=VALUE; an example: general.name=my-model");
-  }
-  options.override_kv.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  return {};
-}
-
-Status set_tokens(Options& options, std::string_view name, std::string_view text) {
-  std::vector<int32_t> tokens;
-  while (true) {
-    const size_t comma = text.find(',');
-    LLMD_ASSIGN_OR_RETURN(const int64_t token,
-                          parse_integer(name, text.substr(0, comma), 0, std::numeric_limits<int32_t>::max()));
-    tokens.push_back(static_cast<int32_t>(token));
-    if (comma == std::string_view::npos) break;
-    text.remove_prefix(comma + 1);
-  }
-  options.tokens = std::move(tokens);
-  return {};
+template <auto kMember>
+std::string get_list(const Options& options) {
+  return join_list(options.*kMember);
 }
 
 // --- the tables ----------------------------------------------------------------------------------------------------
@@ -291,9 +249,29 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
     {"override-kv", "KEY=VALUE", kList, kEngine, kSetting, "", "replace a metadata value of the file; may be repeated",
      add_override, nullptr},
     {"listen", "HOST:PORT", kText, kServe, kSetting, "127.0.0.1:8080",
-     "where to serve: port 0 takes a free one, unix:PATH a socket file", set_listen, get_listen},
-    {"alias", "NAME", kText, kServe, kSetting, "", "the model's name in the API (otherwise its own)",
-     set_text<&Options::alias>, get_text<&Options::alias>},
+     "where to serve, separated by commas: port 0 is a free one, unix:PATH a file", set_listen, get_listen},
+    {"socket-mode", "MODE", kText, kServe, kSetting, "0660", "who may use a socket file: its mode, in octal",
+     set_socket_mode, get_socket_mode},
+    {"api-key-file", "FILE", kText, kServe | kChat, kSetting, "",
+     "keys that clients need, one a line (also the systemd credential llmd-api-keys)", set_path<&Options::api_key_file>,
+     get_text<&Options::api_key_file>},
+    {"insecure-listen", "on|off", kText, kServe, kSetting, "off",
+     "serve without keys on addresses that other machines reach", set_choice<&Options::insecure_listen, kOnOff>,
+     get_choice<&Options::insecure_listen, kOnOff>},
+    {"allowed-hosts", "NAME,...", kText, kServe, kSetting, "",
+     "names besides localhost that clients may call a loopback address (*: any)", set_list<&Options::allowed_hosts>,
+     get_list<&Options::allowed_hosts>},
+    {"cors-origins", "URL,...", kText, kServe, kSetting, "", "whose web pages may use the server (*: anyone's)",
+     set_list<&Options::cors_origins>, get_list<&Options::cors_origins>},
+    {"alias", "NAME,...", kText, kServe, kSetting, "", "the model's names in the API (otherwise its own)",
+     set_list<&Options::aliases>, get_list<&Options::aliases>},
+    {"any-model", "on|off", kText, kServe, kSetting, "off", "answer whatever model a request names",
+     set_choice<&Options::any_model, kOnOff>, get_choice<&Options::any_model, kOnOff>},
+    {"strict-params", "on|off", kText, kServe, kSetting, "off",
+     "refuse requests with unknown fields, in place of ignoring those", set_choice<&Options::strict_params, kOnOff>,
+     get_choice<&Options::strict_params, kOnOff>},
+    {"slots", "on|off", kText, kServe, kSetting, "off", "show at /slots what runs", set_choice<&Options::slots, kOnOff>,
+     get_choice<&Options::slots, kOnOff>},
     {"chat-template", "FILE", kText, kServe, kSetting, "", "a Jinja chat template instead of the model's own",
      set_path<&Options::chat_template_file>, get_text<&Options::chat_template_file>},
     {"sampling-temperature", "N", kNumber, kServe, kSetting, "auto",
@@ -357,12 +335,6 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
 });
 
 }  // namespace
-
-std::string ListenAddress::to_string() const {
-  if (!unix_path.empty()) return std::string(kUnixPrefix) + unix_path;
-  const bool v6 = host.find(':') != std::string::npos;
-  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
 
 std::span<const CommandSpec> command_table() {
   return kCommands;

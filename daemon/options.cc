@@ -112,6 +112,8 @@ Status take_flag(std::span<const std::string_view> arguments, size_t& index, Com
     line.flags.push_back({spec, name, std::string(argument.substr(equals + 1))});
   } else if (index + 1 < arguments.size() && arguments[index + 1].substr(0, 2) != "--") {
     line.flags.push_back({spec, name, std::string(arguments[++index])});
+  } else if (spec->value == "on|off") {
+    line.flags.push_back({spec, name, "on"});
   } else {
     return usage_error(name + " needs a value: " + name + " " + std::string(spec->value) +
                        (index + 1 < arguments.size() ? " (write " + name + "=... for one that begins with --)" : ""));

@@ -58,8 +58,13 @@ struct Options {
   int32_t read_timeout_seconds = 120;       // a read older than this fails its request; 0: never
 
   // serve
-  ListenAddress listen;
-  std::string alias;                             // the model's id in the API; empty: general.name, else the file's stem
+  std::vector<ListenAddress> listen = {ListenAddress{}};
+  uint32_t socket_mode = 0660;
+  std::string api_key_file;      // also chat's; empty: $CREDENTIALS_DIRECTORY/llmd-api-keys, if it is there
+  bool insecure_listen = false;  // no keys on addresses that other machines reach
+  std::vector<std::string> allowed_hosts, cors_origins;
+  std::vector<std::string> aliases;  // the first is the model's id in the API; none: general.name, else the file's stem
+  bool any_model = false, strict_params = false, slots = false;
   std::string chat_template_file;                // Jinja; empty: the template in the model file
   int32_t drain_seconds = 20;                    // how long running answers may take after SIGTERM
   uint64_t kv_store_bytes = uint64_t{64} << 30;  // what may lie in kv_store

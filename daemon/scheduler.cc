@@ -155,9 +155,9 @@ Status Scheduler::load() {
   if (!lock.warning.empty()) spdlog::warn("{}", lock.warning);
 
   const std::string* name = model_.gguf->get_string("general.name");
-  info_.model_id = !options_.alias.empty()  ? options_.alias
-                   : name && !name->empty() ? *name
-                                            : std::filesystem::path(options_.model).stem().string();
+  info_.model_id = !options_.aliases.empty() ? options_.aliases.front()
+                   : name && !name->empty()  ? *name
+                                             : std::filesystem::path(options_.model).stem().string();
   info_.context_tokens = model_.runtime->plan().context_tokens;
   std::vector<std::string> warnings;
   info_.sampling = sampling_defaults(options_, *model_.gguf, warnings);

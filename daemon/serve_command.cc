@@ -1,14 +1,16 @@
 // `llmd serve`: the HTTP server is up first, the model is loaded behind it, signals end it.
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
 #include "api/listener.h"
 #include "daemon/commands.h"
+#include "daemon/http_settings.h"
 #include "daemon/notify.h"
 #include "daemon/scheduler.h"
-#include "daemon/serve_limits.h"
 #include "daemon/signals.h"
 
 namespace llmd {
@@ -16,7 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kExitConfig = 78;  // systemd does not restart on it
+constexpr int kExitConfig = 78;                // systemd does not restart on it
+constexpr uint64_t kDescriptorsBesides = 256;  // model shards, the KV store, epoll
 
 /// Waits until the model is loaded. Returns 0 when it serves, SIGTERM or SIGINT when told to end, -1 when it failed.
 int wait_until_ready(Signals& signals, const Scheduler& scheduler) {
@@ -53,19 +56,31 @@ void drain(Signals& signals, HttpServer& server, Scheduler& scheduler, int32_t s
   }
 }
 
+// The usual limit of 1,024 open files is below what connections alone may take.
+void allow_descriptors(uint64_t count) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
+  limit.rlim_cur = std::min<rlim_t>(count, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < count)
+    spdlog::warn("only {} files may be open: with many connections, new ones wait", limit.rlim_cur);
+}
+
 }  // namespace
 
 int run_serve(const Options& options) {
   Result<Signals> signals = Signals::create();
   if (!signals.ok()) return report(signals.error());
   Scheduler scheduler(options);
-  HttpOptions http;
-  http.listen = options.listen.to_string();
-  http.body_bytes_max = kBodyBytesMax;
-  http.body_bytes_total_max = kBodyBytesTotalMax;
-  Result<std::unique_ptr<HttpServer>> server = HttpServer::start(http, scheduler);
+  Result<HttpOptions> http = http_options(options, process_environment());
+  if (!http.ok()) {
+    report(http.error());
+    return kExitConfig;
+  }
+  allow_descriptors(http->connections_max + kDescriptorsBesides);
+  Result<std::unique_ptr<HttpServer>> server = HttpServer::start(*http, scheduler);
   if (!server.ok()) return report(server.error());
-  spdlog::info("listening on {}", http.listen);
+  for (const std::string& address : (*server)->addresses()) spdlog::info("listening on {}", address);
+  if (http->keys.empty()) spdlog::info("no keys are set: whoever reaches these addresses may use llmd");
   scheduler.start();
   int outcome = wait_until_ready(*signals, scheduler);
   if (outcome == 0) {

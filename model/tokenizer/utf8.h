@@ -40,4 +40,14 @@ inline Utf8Step decode_utf8(std::string_view text, size_t at) {
   return {Utf8Kind::kValid, length, code_point};
 }
 
+/// Whether all of it is well-formed.
+inline bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = decode_utf8(text, at);
+    if (step.kind != Utf8Kind::kValid) return false;
+    at += step.length;
+  }
+  return true;
+}
+
 }  // namespace llmd

@@ -175,13 +175,13 @@ class SamplingServiceTest : public testing::Test {
  protected:
   PrepareOutcome prepare(const std::string& members) {
     ChatService service(engine_, options_);
-    return service.prepare("{" + kMessages + "," + members + "}");
+    return service.prepare(Work::kChat, "{" + kMessages + "," + members + "}");
   }
   std::string refused_param(const std::string& members) {
     const PrepareOutcome outcome = prepare(members);
     if (outcome.chat) return "accepted";
-    const auto body = nlohmann::json::parse(outcome.error.body, nullptr, false);
-    return body["error"]["param"].is_string() ? body["error"]["param"].get<std::string>() : outcome.error.body;
+    const auto body = nlohmann::json::parse(outcome.reply.body, nullptr, false);
+    return body["error"]["param"].is_string() ? body["error"]["param"].get<std::string>() : outcome.reply.body;
   }
   FakeEngine engine_;
   HttpOptions options_;

@@ -101,7 +101,7 @@ TEST_F(HttpServerTest, RefusesAndCloses_WhenRequestIsMalformed) {
     std::string request;
     int status;
   };
-  const std::string line = "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n";
+  const std::string line = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n";
   const std::vector<Row> rows = {
       {line + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
       {line + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n", 400},
@@ -117,14 +117,14 @@ TEST_F(HttpServerTest, RefusesAndCloses_WhenRequestIsMalformed) {
       {line + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n", 400},
       {line + "Expect: a-miracle\r\nContent-Length: 2\r\n\r\n{}", 417},
       {"GET /health HTTP/1.1\r\n\r\n", 400},
-      {"GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
-      {"GET /health HTTP/2.0\r\nHost: a\r\n\r\n", 400},
+      {"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: b\r\n\r\n", 400},
+      {"GET /health HTTP/2.0\r\nHost: localhost\r\n\r\n", 400},
       {"GET /health HTTP/1.1\nHost: a\n\n", 400},
       {"GET /health\r\n\r\n", 400},
       {"nonsense\r\n\r\n", 400},
-      {std::string("GET /he\0alth HTTP/1.1\r\nHost: a\r\n\r\n", 34), 400},
-      {"GET /" + std::string(5000, 'a') + " HTTP/1.1\r\nHost: a\r\n\r\n", 414},
-      {"GET /health HTTP/1.1\r\nHost: a\r\nX: " + std::string(70'000, 'a') + "\r\n\r\n", 431},
+      {std::string("GET /he\0alth HTTP/1.1\r\nHost: localhost\r\n\r\n", 34), 400},
+      {"GET /" + std::string(5000, 'a') + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 414},
+      {"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(70'000, 'a') + "\r\n\r\n", 431},
       {"POST /v1/chat/completions HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
   };
   for (const Row& row : rows) {
@@ -146,11 +146,11 @@ TEST_F(HttpServerTest, Answers413_WhenBodyIsTooLarge) {
   options_.body_bytes_max = 1000;
   start();
   RawClient announced(port());
-  announced.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n");
+  announced.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n");
   EXPECT_EQ(error_code(announced.read_response()), "request_too_large");
 
   RawClient chunked(port());
-  chunked.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+  chunked.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
   for (int i = 0; i < 6; ++i) chunked.send("c8\r\n" + std::string(200, ' ') + "\r\n");
   EXPECT_EQ(chunked.read_response().status, 413);
 
@@ -164,7 +164,8 @@ TEST_F(HttpServerTest, RefusesABody_WhenTooManyBytesAreBeingReceived) {
   options_.body_bytes_total_max = 1500;
   start();
   RawClient first(port());
-  first.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n");
+  first.send(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n");
   EXPECT_TRUE(first.read_until("100 Continue"));
   // The first body is accounted once its first byte is waited for; a reply to another request orders the two.
   EXPECT_EQ(exchange(get("/health")).status, 200);
@@ -181,19 +182,20 @@ TEST_F(HttpServerTest, AnswersBeforeTheBody_WhenClientExpectsContinue) {
   options_.body_bytes_max = 1000;
   start();
   RawClient client(port());
-  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: " +
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: " +
               std::to_string(chat().size()) + "\r\n\r\n");
   EXPECT_TRUE(client.read_until("HTTP/1.1 100 Continue\r\n\r\n"));
   client.send(chat());
   EXPECT_EQ(client.read_response().status, 200);
 
   RawClient large(port());
-  large.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n");
+  large.send(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n");
   const std::string answer = large.read_to_end();
   EXPECT_EQ(answer.find("HTTP/1.1 413"), 0u) << answer;
 
   RawClient lost(port());
-  lost.send("POST /nowhere HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 500\r\n\r\n");
+  lost.send("POST /nowhere HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 500\r\n\r\n");
   EXPECT_EQ(lost.read_to_end().find("HTTP/1.1 404"), 0u);
 }
 
@@ -220,7 +222,7 @@ TEST_F(HttpServerTest, ReadsBody_WhenItComesByteByByteOrInChunks) {
   EXPECT_EQ(slow.read_response().status, 200);
 
   std::string request =
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\ntransfer-encoding: Chunked\r\nTrailer: X-T\r\n\r\n";
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\ntransfer-encoding: Chunked\r\nTrailer: X-T\r\n\r\n";
   for (const char c : chat()) request += std::string("1;ext=1\r\n") + c + "\r\n";
   request += "0\r\nX-T: 1\r\n\r\n";
   RawClient chunked(port());
@@ -240,7 +242,7 @@ TEST_F(HttpServerTest, Closes_WhenHttp10OrAskedTo) {
   RawClient kept(port());
   kept.send("GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
   EXPECT_EQ(kept.read_response().headers["connection"], "keep-alive");
-  kept.send("GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  kept.send("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(kept.read_response().headers["connection"], "close");
   EXPECT_EQ(kept.read_to_end(), "");
   EXPECT_TRUE(kept.closed());
@@ -261,7 +263,7 @@ TEST_F(HttpServerTest, ClosesSlowClients_WhenHeaderBodyOrNextRequestIsLate) {
   header.send("GET /health HTT");
   EXPECT_EQ(header.read_response().status, 408);
   RawClient body(port());
-  body.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{");
+  body.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
   EXPECT_EQ(body.read_response().status, 408);
   RawClient idle(port());
   EXPECT_EQ(idle.read_to_end(), "");
@@ -286,7 +288,7 @@ TEST_F(HttpServerTest, MakesRoom_WhenConnectionsAreAtTheLimit) {
 
 TEST_F(HttpServerTest, ListensOnUnixSocket_WhenAsked) {
   const std::string path = testing::TempDir() + "/llmd-" + std::to_string(getpid()) + ".sock";
-  options_.listen = "unix:" + path;
+  options_.listen = {"unix:" + path};
   start();
   EXPECT_EQ(port(), 0);
   EXPECT_EQ(access(path.c_str(), R_OK), 0);
@@ -300,7 +302,7 @@ TEST_F(HttpServerTest, SaysWhy_WhenAddressCannotBeUsed) {
        {std::string("nonsense"), std::string("127.0.0.1:99999"), std::string("127.0.0.1:x"), std::string(":80"),
         std::string("unix:"), std::string("not.an.address:1"), "127.0.0.1:" + std::to_string(port())}) {
     HttpOptions options = options_;
-    options.listen = listen;
+    options.listen = {listen};
     const auto server = HttpServer::start(options, engine_);
     ASSERT_FALSE(server.ok()) << listen;
     EXPECT_EQ(server.error().code, "listen_failed");

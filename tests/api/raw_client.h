@@ -26,14 +26,18 @@ struct Response {
 
 class RawClient {
  public:
-  explicit RawClient(uint16_t port, int receive_buffer = 0) {
+  explicit RawClient(uint16_t port, int receive_buffer = 0, bool connect_now = true) {
     fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (receive_buffer > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    if (connect_now) connect_to(port);
+  }
+  bool connect_to(uint16_t port) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(port);
     connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    return connected_;
   }
   ~RawClient() { close(); }
   RawClient(const RawClient&) = delete;

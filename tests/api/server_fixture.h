@@ -19,7 +19,7 @@ class ServerTest : public testing::Test {
  protected:
   ServerTest() {
     spdlog::set_level(spdlog::level::off);
-    options_.listen = "127.0.0.1:0";
+    options_.listen = {"127.0.0.1:0"};
     options_.linger_timeout = std::chrono::milliseconds(500);
   }
 

@@ -87,15 +87,15 @@ TEST(Options, TakesEveryServeFlag) {
   ASSERT_TRUE(options.ok()) << options.error().message;
   EXPECT_EQ(options->command, Command::kServe);
   EXPECT_EQ(options->model, "m.gguf");
-  EXPECT_EQ(options->listen.host, "0.0.0.0");
-  EXPECT_EQ(options->listen.port, 9000);
+  EXPECT_EQ(options->listen[0].host, "0.0.0.0");
+  EXPECT_EQ(options->listen[0].port, 9000);
   EXPECT_EQ(options->memory_bytes, 64ull << 30);
   EXPECT_EQ(options->context_tokens, 4096);
   EXPECT_EQ(options->threads, 8);
   EXPECT_EQ(options->kv_type, KvType::kQ8_0);
   EXPECT_EQ(options->kv_memory_bytes, 2ull << 30);
   EXPECT_EQ(options->prefill_chunk, 512);
-  EXPECT_EQ(options->alias, "tiny");
+  EXPECT_THAT(options->aliases, ElementsAre("tiny"));
   EXPECT_EQ(options->chat_template_file, "t.jinja");
   EXPECT_THAT(options->override_kv, ElementsAre(Pair("a.b", "1"), Pair("c", "x=y")));
   EXPECT_EQ(options->read_path, ReadPath::kThreads);
@@ -108,7 +108,7 @@ TEST(Options, TakesEveryServeFlag) {
 TEST(Options, ListensOnASocketFile) {
   const auto options = parse({"serve", "--model", "m", "--listen", "unix:/run/llmd.sock"});
   ASSERT_TRUE(options.ok()) << options.error().message;
-  EXPECT_EQ(options->listen.unix_path, "/run/llmd.sock");
+  EXPECT_EQ(options->listen[0].unix_path, "/run/llmd.sock");
   EXPECT_THAT(config_text(*options), HasSubstr("listen = \"unix:/run/llmd.sock\"\n"));
   const std::string long_path = "unix:" + std::string(108, 'x');
   EXPECT_FALSE(parse({"serve", "--model", "m", "--listen", "unix:"}).ok());
@@ -118,8 +118,8 @@ TEST(Options, ListensOnASocketFile) {
 TEST(Options, HasTheDocumentedDefaults) {
   const auto options = parse({"serve", "--model", "m.gguf"});
   ASSERT_TRUE(options.ok());
-  EXPECT_EQ(options->listen.host, "127.0.0.1");
-  EXPECT_EQ(options->listen.port, 8080);
+  EXPECT_EQ(options->listen[0].host, "127.0.0.1");
+  EXPECT_EQ(options->listen[0].port, 8080);
   EXPECT_FALSE(options->memory_bytes || options->context_tokens || options->threads || options->prefill_chunk);
   EXPECT_EQ(options->kv_type, KvType::kF16);
   EXPECT_EQ(options->read_path, ReadPath::kAuto);
@@ -192,7 +192,7 @@ TEST(Options, LeavesWhatACommandDoesNotUse_WhenTheFileServesSeveral) {
   const auto options = parse({"eval", "--config", file.path(), "--text", "hi"});
   ASSERT_TRUE(options.ok()) << options.error().message;
   EXPECT_EQ(options->model, "m");
-  EXPECT_EQ(options->listen.port, 8080);
+  EXPECT_EQ(options->listen[0].port, 8080);
 }
 
 TEST(Options, PrintsAConfigThatReadsBackTheSame) {

@@ -29,7 +29,7 @@ class SamplingHttpTest : public testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     ASSERT_EQ(scheduler_->status().phase, EngineStatus::Phase::kReady);
     HttpOptions http;
-    http.listen = "127.0.0.1:0";
+    http.listen = {"127.0.0.1:0"};
     auto server = HttpServer::start(http, *scheduler_);
     ASSERT_TRUE(server.ok()) << server.error().to_string();
     server_ = std::move(server).value();

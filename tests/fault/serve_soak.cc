@@ -157,7 +157,7 @@ class Soak {
   class Server {
    public:
     Server(const Options& options, ReaderMaker make_reader) : scheduler_(options, std::move(make_reader)) {
-      http_.listen = "127.0.0.1:0";
+      http_.listen = {"127.0.0.1:0"};
     }
     ~Server() {
       scheduler_.stop();
