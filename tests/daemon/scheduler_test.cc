@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -67,6 +68,28 @@ class Collector final : public GenerationSink {
   }
 };
 
+/// A reader that notes what it was told about sweeps.
+class NotingReader final : public Reader {
+ public:
+  NotingReader(std::unique_ptr<Reader> reader, std::vector<uint64_t>& notes)
+      : reader_(std::move(reader)), notes_(notes) {}
+  void submit(std::span<Read* const> reads) override { reader_->submit(reads); }
+  void cancel(std::span<Read* const> reads) override { reader_->cancel(reads); }
+  void raise(std::span<Read* const> reads, ReadPriority priority) override { reader_->raise(reads, priority); }
+  void set_bytes_in_flight_max(uint64_t bytes) override { reader_->set_bytes_in_flight_max(bytes); }
+  uint64_t bytes_in_flight_max() const override { return reader_->bytes_in_flight_max(); }
+  void set_sweep_bytes_in_flight_max(uint64_t bytes) override { notes_.push_back(bytes); }
+  uint64_t now_ns() const override { return reader_->now_ns(); }
+  uint64_t cpu_ns() const override { return reader_->cpu_ns(); }
+  ReaderStatistics statistics() const override { return reader_->statistics(); }
+  const std::string& path_name() const override { return reader_->path_name(); }
+  const std::string& path_reason() const override { return reader_->path_reason(); }
+
+ private:
+  std::unique_ptr<Reader> reader_;
+  std::vector<uint64_t>& notes_;
+};
+
 class SchedulerTest : public testing::Test {
  protected:
   void start(std::optional<uint64_t> kv_memory = {}, std::optional<int32_t> context = {}) {
@@ -77,7 +100,7 @@ class SchedulerTest : public testing::Test {
     options.kv_memory_bytes = kv_memory;
     options.context_tokens = context;
     options.kv_store = kv_store_;
-    scheduler_ = std::make_unique<Scheduler>(options);
+    scheduler_ = std::make_unique<Scheduler>(options, make_reader_);
     scheduler_->start();
     for (int i = 0; i < 6000 && scheduler_->status().phase == EngineStatus::Phase::kLoading; i++)
       std::this_thread::sleep_for(10ms);
@@ -115,6 +138,7 @@ class SchedulerTest : public testing::Test {
 
   std::string model_ = std::string(LLMD_SOURCE_DIR) + "/demo/llmd-demo.gguf";
   std::string kv_store_;
+  ReaderMaker make_reader_;
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t id_ = 0;
 };
@@ -406,6 +430,27 @@ TEST_F(SchedulerTest, LetsChatsGoOn_WhileALongPromptIsComputed) {
   }
   EXPECT_LE(scheduler_->counters().layers_between_steps, 1u);
   EXPECT_GT(scheduler_->counters().sweep_layers, 0u);
+}
+
+TEST_F(SchedulerTest, LetsASweepHaveOneMatrixInFlight_WhileOthersDecode) {
+  std::vector<uint64_t> notes;
+  make_reader_ = [&](const ReaderOptions& options) -> Result<std::unique_ptr<Reader>> {
+    LLMD_ASSIGN_OR_RETURN(std::unique_ptr<Reader> reader, Reader::create(options));
+    return std::unique_ptr<Reader>(std::make_unique<NotingReader>(std::move(reader), notes));
+  };
+  start();
+  ASSERT_TRUE(submit(request(kQuestions[4], 1))->wait());  // nobody decodes beside this prompt
+  std::shared_ptr<Collector> chat = submit(request(kQuestions[4], 8));
+  ASSERT_TRUE(chat->wait_for_pieces(1));
+  std::shared_ptr<Collector> prompt = submit(long_request(kQuestions[5], 1900, 4));
+  ASSERT_TRUE(prompt->wait());
+  scheduler_->stop();
+  ASSERT_FALSE(notes.empty());
+  EXPECT_EQ(notes.front(), UINT64_MAX);
+  uint64_t least = *std::min_element(notes.begin(), notes.end());
+  EXPECT_GT(least, 0u);
+  EXPECT_LT(least, 100u << 10);         // the demo's matrices are small
+  EXPECT_EQ(notes.back(), UINT64_MAX);  // the chat has ended before the prompt
 }
 
 TEST_F(SchedulerTest, EndsWithLength_AtTheLimitAndAtTheContextsEnd) {
