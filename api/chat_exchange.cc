@@ -16,7 +16,7 @@ ChatExchange::ChatExchange(Engine& engine, PreparedChat chat, const HttpOptions&
       choices_(chat_.choices),
       logprobs_(chat_.generation.top_logprobs.has_value()) {
   for (Choice& choice : choices_)
-    choice.mailbox = std::make_shared<Mailbox>(options.send_bytes_max / choices_.size(), wake);
+    choice.mailbox = std::make_shared<Mailbox>(options.send_bytes_max / choices_.size(), wake, chat_.splitter);
   summary_.usage.prompt_tokens = static_cast<int32_t>(chat_.generation.prompt_tokens.size());
 }
 
@@ -87,10 +87,16 @@ void ChatExchange::add_stream_events(size_t choice, const Mailbox::Events& event
   }
   std::string logprobs;
   add_logprobs(events, logprobs);
+  if (!events.reasoning.empty()) {
+    const bool only = events.text.empty();
+    out_ += chat_.reply.reasoning_event(choice, events.reasoning, only ? logprobs : "");
+    if (only) return;
+  }
   if (!events.text.empty() || !logprobs.empty()) out_ += chat_.reply.content_event(choice, events.text, logprobs);
 }
 
 void ChatExchange::add_whole_events(Choice& choice, const Mailbox::Events& events) {
+  choice.reasoning += events.reasoning;
   choice.text += events.text;
   add_logprobs(events, choice.logprobs);
   if (choice.logprobs.size() <= options_.logprobs_bytes_max / choices_.size()) return;
@@ -113,10 +119,11 @@ void ChatExchange::end_choice(size_t choice, const Mailbox::Finish& finish) {
   summary_.end = finish.reason == FinishReason::kStop ? "stop" : "length";
   // The prompt counts once.
   GenerationUsage& usage = summary_.usage;
-  const int32_t before = usage.completion_tokens;
+  const int32_t before = usage.completion_tokens, thought = usage.reasoning_tokens;
   const double decode_seconds = std::max(usage.decode_seconds, finish.usage.decode_seconds);
   usage = finish.usage;
   usage.completion_tokens += before;
+  usage.reasoning_tokens += thought;
   usage.decode_seconds = decode_seconds;
   if (chat_.stream) out_ += chat_.reply.finish_event(choice, finish.reason);
 }
@@ -131,7 +138,7 @@ void ChatExchange::finish() {
   }
   std::vector<ChoiceText> texts;
   for (const Choice& choice : choices_)
-    texts.push_back({choice.text, logprobs_ ? &choice.logprobs : nullptr, *choice.finish});
+    texts.push_back({choice.reasoning, choice.text, logprobs_ ? &choice.logprobs : nullptr, *choice.finish});
   HttpReply reply;
   reply.body = chat_.reply.whole(texts, summary_.usage);
   if (head_made_) {

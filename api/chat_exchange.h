@@ -69,7 +69,7 @@ class ChatExchange {
  private:
   struct Choice {
     std::shared_ptr<Mailbox> mailbox;
-    std::string text, logprobs;  // of a non-streamed answer so far; the latter as JSON elements
+    std::string reasoning, text, logprobs;  // of a non-streamed answer so far; the last as JSON elements
     std::optional<FinishReason> finish;
   };
 

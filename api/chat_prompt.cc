@@ -49,6 +49,7 @@ Result<ChatPrompt> ChatPrompt::load(const std::string& source, std::string bos_t
   if (!source.empty()) {
     LLMD_ASSIGN_OR_RETURN(prompt.template_, ChatTemplate::parse(source, limits));
   }
+  prompt.reasoning_ = reasoning_tags(source);
   prompt.bos_token_ = std::move(bos_token);
   prompt.eos_token_ = std::move(eos_token);
   return prompt;
@@ -67,6 +68,16 @@ Result<std::vector<TextRun>> ChatPrompt::render(ChatRequest& request, const std:
   error.param = "messages";
   if (error.code == "template_rejected") error.message = "The model's chat template says: " + error.message;
   return error;
+}
+
+ReasoningSplitter ChatPrompt::splitter(std::span<const TextRun> prompt) const {
+  // The end of the prompt that is the template's own; a client's text opens nothing.
+  std::string end;
+  for (size_t i = prompt.size(); i > 0 && prompt[i - 1].trusted && end.size() < reasoning_.open.size() + 16; i--)
+    end.insert(0, prompt[i - 1].text);
+  const size_t last = end.find_last_not_of(" \t\r\n");
+  end.resize(last == std::string::npos ? 0 : last + 1);
+  return ReasoningSplitter(reasoning_, !reasoning_.open.empty() && end.ends_with(reasoning_.open));
 }
 
 std::vector<std::string> ChatPrompt::stops() const {

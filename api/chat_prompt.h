@@ -10,10 +10,12 @@
 
 #include <ctime>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "api/chat_request.h"
+#include "api/reasoning.h"
 #include "api/template/chat_template.h"
 #include "io/result.h"
 #include "model/tokenizer/tokenizer.h"
@@ -28,6 +30,10 @@ class ChatPrompt {
 
   /// Takes the messages and the kwargs out of `request`: they can be megabytes and are not needed afterwards.
   Result<std::vector<TextRun>> render(ChatRequest& request, const std::tm& now) const;
+  /// How the model marks its thinking.
+  const ReasoningTags& reasoning() const { return reasoning_; }
+  /// A splitter for answers to this prompt, which render() has made: it may have opened the thinking.
+  ReasoningSplitter splitter(std::span<const TextRun> prompt) const;
   /// Stop strings the prompt's form needs besides the client's.
   std::vector<std::string> stops() const;
 
@@ -35,6 +41,7 @@ class ChatPrompt {
   ChatPrompt() = default;
   std::unique_ptr<ChatTemplate> template_;  // null: the fallback
   std::string bos_token_, eos_token_;
+  ReasoningTags reasoning_;
 };
 
 }  // namespace llmd

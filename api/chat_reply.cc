@@ -21,7 +21,7 @@ ordered_json usage_json(const GenerationUsage& usage) {
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", 0}}}};
+          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
 }
 
 // Puts `text` in the place of a null member: what is JSON text already would take many times as much as a document. In
@@ -75,7 +75,15 @@ std::string ChatReply::role_event(size_t choice) const {
 }
 
 std::string ChatReply::content_event(size_t choice, std::string_view text, std::string_view logprobs) {
-  std::string json = dump(chunk(choice, {{"content", text}}, nullptr));
+  return text_event(choice, "content", text, logprobs);
+}
+
+std::string ChatReply::reasoning_event(size_t choice, std::string_view text, std::string_view logprobs) {
+  return text_event(choice, "reasoning_content", text, logprobs);
+}
+
+std::string ChatReply::text_event(size_t choice, const char* field, std::string_view text, std::string_view logprobs) {
+  std::string json = dump(chunk(choice, {{field, text}}, nullptr));
   if (logprobs.empty()) return sse_event(json);
   if (old_logprobs_.size() <= choice) old_logprobs_.resize(choice + 1);
   return sse_event(with_logprobs(std::move(json), logprobs, old_logprobs_[choice]));
@@ -113,6 +121,7 @@ std::string ChatReply::whole(std::span<const ChoiceText> choices, const Generati
     choice["index"] = i;
     if (style_ == ReplyStyle::kChat) {
       choice["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+      if (!choices[i].reasoning.empty()) choice["message"]["reasoning_content"] = choices[i].reasoning;
     }
     choice["logprobs"] = nullptr;
     choice["finish_reason"] = name_of(choices[i].reason);

@@ -17,10 +17,10 @@
 
 namespace llmd {
 
-/// A complete choice. `logprobs`: elements for its logprobs.content, as JSON text separated by commas; null: they were
-/// not asked for.
+/// A complete choice: its thinking, where there was any, and its text. `logprobs`: elements for its logprobs.content,
+/// as JSON text separated by commas; null: they were not asked for.
 struct ChoiceText {
-  std::string_view text;
+  std::string_view reasoning, text;
   const std::string* logprobs = nullptr;
   FinishReason reason = FinishReason::kStop;
 };
@@ -37,6 +37,7 @@ class ChatReply {
   std::string role_event(size_t choice) const;
   /// `logprobs`: as in ChoiceText; empty: there are none.
   std::string content_event(size_t choice, std::string_view text, std::string_view logprobs);
+  std::string reasoning_event(size_t choice, std::string_view text, std::string_view logprobs);
   std::string progress_event(int32_t processed, int32_t total, double seconds) const;
   std::string finish_event(size_t choice, FinishReason reason) const;
   std::string usage_event(const GenerationUsage& usage) const;
@@ -44,6 +45,7 @@ class ChatReply {
   std::string whole(std::span<const ChoiceText> choices, const GenerationUsage& usage) const;
 
  private:
+  std::string text_event(size_t choice, const char* field, std::string_view text, std::string_view logprobs);
   std::string with_logprobs(std::string json, std::string_view elements, OldLogprobs& old) const;
   nlohmann::ordered_json chunk(size_t choice, nlohmann::ordered_json delta, nlohmann::ordered_json finish_reason) const;
 

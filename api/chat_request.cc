@@ -176,6 +176,12 @@ Status set_reasoning_effort(const ordered_json& value, const std::string& name, 
   return wrong_value(name, " must be one of none, minimal, low, medium, high, max.");
 }
 
+Status set_reasoning_format(const ordered_json& value, const std::string& name, ChatRequest& out) {
+  out.split_reasoning = value != "none";
+  if (value == "none" || value == "auto" || value == "deepseek") return {};
+  return wrong_value(name, " must be one of none, auto, deepseek.");
+}
+
 Status set_template_kwargs(const ordered_json& value, const std::string& name, ChatRequest& out) {
   if (!value.is_object()) return wrong_value(name, " must be an object.");
   if (value.size() > kKwargsMax)
@@ -264,7 +270,7 @@ const std::unordered_map<std::string_view, Apply>& field_table() {
       {"prompt_cache_key", set_short_text<&ChatRequest::cache_key>},
       {"priority", set_priority}, {"deadline_seconds", set_deadline},
       {"enable_thinking", set_enable_thinking}, {"thinking", set_thinking},
-      {"reasoning_effort", set_reasoning_effort}, {"chat_template_kwargs", set_template_kwargs},
+      {"reasoning_effort", set_reasoning_effort}, {"reasoning_format", set_reasoning_format}, {"chat_template_kwargs", set_template_kwargs},
       {"response_format", set_response_format}, {"modalities", set_modalities}, {"tool_choice", set_tool_choice},
       // Accepted in the form that changes nothing.
       {"tools", only_off}, 
@@ -297,7 +303,7 @@ const std::unordered_map<std::string_view, Apply>& field_table() {
       {"user", ignore}, {"safety_identifier", ignore}, {"metadata", ignore}, {"service_tier", ignore},
       {"prompt_cache_retention", ignore}, {"verbosity", ignore},
       {"parallel_tool_calls", ignore}, {"id_slot", ignore}, {"timings_per_token", ignore},
-      {"reasoning_format", ignore}, {"sse_ping_interval", ignore}, {"request_id", ignore},
+      {"sse_ping_interval", ignore}, {"request_id", ignore},
       {"n_keep", ignore}, {"n_discard", ignore}, {"keep_alive", ignore}, {"parse_tool_calls", ignore},
       {"guided_decoding_backend", ignore}, {"backend_sampling", ignore}, {"parse_special", ignore},
   };

@@ -36,6 +36,7 @@ struct ChatRequest {
   double deadline_seconds = 0;             // 0: none
   std::optional<bool> thinking;            // enable_thinking, thinking, or reasoning_effort "none"
   std::string reasoning_effort;            // empty: not given
+  bool split_reasoning = true;             // thinking goes into reasoning_content, not into content
   nlohmann::ordered_json template_kwargs;  // object
 };
 

@@ -117,7 +117,13 @@ Result<PreparedChat> ChatService::build_chat(const ordered_json& body) {
   LLMD_ASSIGN_OR_RETURN(const Prompt runs, render(request));
   LLMD_ASSIGN_OR_RETURN(generation.prompt_tokens, encode(runs, "messages"));
   for (std::string& stop : prompt_->stops()) request.stops.push_back(std::move(stop));
-  return admit(std::move(request), std::move(generation), ReplyStyle::kChat);
+  const ReasoningSplitter splitter = request.split_reasoning ? prompt_->splitter(runs) : ReasoningSplitter();
+  for (const std::string& tag : {prompt_->reasoning().open, prompt_->reasoning().close})
+    if (const int32_t id = engine_.tokenizer().find(tag); id >= 0 && engine_.tokenizer().is_control(id))
+      generation.printed_control.push_back(id);
+  LLMD_ASSIGN_OR_RETURN(PreparedChat chat, admit(std::move(request), std::move(generation), ReplyStyle::kChat));
+  chat.splitter = splitter;
+  return chat;
 }
 
 Result<PreparedChat> ChatService::build_completion(const ordered_json& body) {

@@ -14,6 +14,7 @@
 #include "api/engine.h"
 #include "api/http_message.h"
 #include "api/http_options.h"
+#include "api/reasoning.h"
 #include "api/router.h"
 
 namespace llmd {
@@ -23,6 +24,7 @@ struct PreparedChat {
   ChatReply reply;
   bool stream = false, include_usage = false, return_progress = false;
   size_t choices = 1;
+  ReasoningSplitter splitter = {};  // of each answer
 };
 
 struct PrepareOutcome {

@@ -28,11 +28,12 @@ struct GenerationRequest {
   std::vector<int32_t> prompt_tokens;  // not empty, shorter than the context
   int32_t tokens_max = 0;              // at least 1; the engine also ends at the context's end (kLength)
   SamplingParams sampling;
-  std::vector<std::string> stops;  // not empty strings
-  bool cache_prompt = true;        // what earlier requests have computed may be used, and what this one computes kept
-  uint64_t cache_space = 0;        // only requests of the same space share what was computed
-  int32_t priority = 0;            // the lowest goes first; who waits gains one every 10 seconds
-  double deadline_seconds = 0;     // from submit() on; then "deadline_exceeded". 0: none
+  std::vector<std::string> stops;        // not empty strings
+  std::vector<int32_t> printed_control;  // control tokens whose text is part of the answer; others have none
+  bool cache_prompt = true;     // what earlier requests have computed may be used, and what this one computes kept
+  uint64_t cache_space = 0;     // only requests of the same space share what was computed
+  int32_t priority = 0;         // the lowest goes first; who waits gains one every 10 seconds
+  double deadline_seconds = 0;  // from submit() on; then "deadline_exceeded". 0: none
   std::optional<int32_t> top_logprobs;  // log-probabilities are wanted, with as many of the likeliest tokens
 };
 
@@ -45,6 +46,7 @@ struct GeneratedToken {
 
 struct GenerationUsage {
   int32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  int32_t reasoning_tokens = 0;  // of the completion; the mailbox counts them (api/mailbox.h)
   double prefill_seconds = 0, decode_seconds = 0;
 };
 

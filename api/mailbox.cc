@@ -30,22 +30,26 @@ void Mailbox::on_progress(int32_t processed, int32_t total) {
 }
 
 void Mailbox::on_text(std::string_view text, const GeneratedToken& token) {
-  if (text.empty() && !token.logprobs) return;
   put([&](Events& events) {
+    const bool thought = splitter_.thinking();
     logprobs_.add(text.size(), token, events.logprobs);
-    if (events.text.size() + text.size() + events.logprobs.size() * sizeof(TokenLogprobs) > bytes_max_) {
+    if (events.reasoning.size() + events.text.size() + text.size() + events.logprobs.size() * sizeof(TokenLogprobs) >
+        bytes_max_) {
       events.logprobs.clear();
       events.overflow = true;
     } else {
-      events.text += text;
+      splitter_.add(text, events.reasoning, events.text);
     }
+    if (token.id >= 0 && (thought || splitter_.thinking())) reasoning_tokens_++;
   });
 }
 
 void Mailbox::on_finish(FinishReason reason, const GenerationUsage& usage) {
   put([&](Events& events) {
     logprobs_.finish(events.logprobs);
+    splitter_.finish(events.reasoning, events.text);
     events.finish = Finish{reason, usage};
+    events.finish->usage.reasoning_tokens = reasoning_tokens_;
   });
 }
 

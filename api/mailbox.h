@@ -1,10 +1,10 @@
 // Mailbox: the events of one generation on their way from the engine's thread to the http thread.
 //
 // The engine calls the GenerationSink side; take() is the http thread's. Events are merged (text is appended, only the
-// newest progress is kept), so what waits here is bounded: text and log-probabilities beyond `bytes_max` is dropped and
-// the box says so, and its owner gives the generation up. `wake` is called, from the engine's thread, when the box
-// stops being empty; it must only post. After detach() it is never called again, so the owner may go while the engine
-// still holds the box.
+// newest progress is kept; thinking is told from the answer), so what waits here is bounded: text and log-probabilities
+// beyond `bytes_max` is dropped and the box says so, and its owner gives the generation up. `wake` is called, from the
+// engine's thread, when the box stops being empty; it must only post. After detach() it is never called again, so the
+// owner may go while the engine still holds the box.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 
 #include "api/chat_logprobs.h"
 #include "api/engine.h"
+#include "api/reasoning.h"
 
 namespace llmd {
 
@@ -26,7 +27,7 @@ class Mailbox final : public GenerationSink {
     GenerationUsage usage;
   };
   struct Events {
-    std::string text;
+    std::string reasoning, text;                          // thinking, and the answer
     std::vector<TokenLogprobs> logprobs;                  // of the tokens whose text has come, in order
     std::optional<std::pair<int32_t, int32_t>> progress;  // processed, total
     std::optional<Finish> finish;
@@ -34,7 +35,8 @@ class Mailbox final : public GenerationSink {
     bool overflow = false;
   };
 
-  Mailbox(uint64_t bytes_max, std::function<void()> wake) : bytes_max_(bytes_max), wake_(std::move(wake)) {}
+  Mailbox(uint64_t bytes_max, std::function<void()> wake, ReasoningSplitter splitter = {})
+      : bytes_max_(bytes_max), splitter_(std::move(splitter)), wake_(std::move(wake)) {}
 
   Events take();
   void detach();
@@ -52,6 +54,8 @@ class Mailbox final : public GenerationSink {
   std::mutex mutex_;
   Events events_;
   LogprobQueue logprobs_;
+  ReasoningSplitter splitter_;
+  int32_t reasoning_tokens_ = 0;
   bool woken_ = false;
   std::function<void()> wake_;
 };

@@ -422,7 +422,9 @@ void Batcher::accept_token(Request& request, int32_t token) {
     return;
   }
   request.tokens.push_back(token);
-  std::string text = request.detokenizer.add(tokenizer_.token_bytes(token));
+  const std::vector<int32_t>& printed = request.request.printed_control;
+  bool special = std::find(printed.begin(), printed.end(), token) != printed.end();
+  std::string text = request.detokenizer.add(tokenizer_.token_bytes(token, special));
   GeneratedToken generated{token, text.size(), std::exchange(request.logprobs, {})};
   // Stop strings count from min_tokens on: what comes before is neither looked at nor held back.
   if (request.generated() > request.request.sampling.min_tokens) text = request.stops.add(text);

@@ -177,6 +177,49 @@ TEST_F(ChatExchangeTest, RepliesWithAllChoices_WhenTheLastHasEnded) {
   EXPECT_EQ(reply["usage"]["total_tokens"], 9);
 }
 
+TEST_F(ChatExchangeTest, StreamsThinkingApart_AndCountsItsTokens) {
+  PreparedChat prepared = chat(true);
+  prepared.include_usage = true;
+  prepared.splitter = ReasoningSplitter({"<think>", "</think>"}, true);
+  ChatExchange exchange(engine_, std::move(prepared), options_, [] {});
+  exchange.start(now_);
+  std::string body = exchange.take(now_).body;
+  for (const char* text : {"Hm", "m.", "\n</th", "ink>", "\n\n", "Yes", "."}) {
+    engine_.say(1, text);
+    body += step(exchange);
+  }
+  engine_.finish(1);
+  body += step(exchange);
+  std::string reasoning, content;
+  nlohmann::json usage;
+  for (const nlohmann::json& event : events_of(body)) {
+    if (event.contains("usage")) usage = event["usage"];
+    for (const nlohmann::json& choice : event["choices"]) {
+      reasoning += choice["delta"].value("reasoning_content", "");
+      content += choice["delta"].value("content", "");
+      EXPECT_FALSE(choice["delta"].contains("reasoning_content") && choice["delta"].contains("content"));
+    }
+  }
+  EXPECT_EQ(reasoning, "Hmm.");
+  EXPECT_EQ(content, "Yes.");
+  EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], 4);
+}
+
+TEST_F(ChatExchangeTest, RepliesWithThinkingAlone_WhenItWasCutOff) {
+  PreparedChat prepared = chat(false);
+  prepared.splitter = ReasoningSplitter({"<think>", "</think>"}, false);
+  ChatExchange exchange(engine_, std::move(prepared), options_, [] {});
+  exchange.start(now_);
+  engine_.say(1, "<think>\nLet me see");
+  engine_.finish(1, FinishReason::kLength);
+  exchange.poll(now_);
+  const auto reply = nlohmann::json::parse(exchange.take(now_).whole->body);
+  const auto& message = reply["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning_content"], "Let me see");
+  EXPECT_EQ(message["content"], "");
+  EXPECT_EQ(reply["choices"][0]["finish_reason"], "length");
+}
+
 TEST_F(ChatExchangeTest, CancelsTheOtherChoices_WhenOneFails) {
   ChatExchange exchange(engine_, chat(false, 2), options_, [] {});
   exchange.start(now_);

@@ -204,6 +204,33 @@ TEST_F(ChatHttpTest, UsesTemplateAndReportsItsRefusal) {
   EXPECT_NE(refused.body.find("no tools here"), std::string::npos);
 }
 
+// A template that opens the thinking itself, one that closes it, and a client whose text looks like either.
+TEST_F(ChatHttpTest, TakesTheBeginningForThinking_WhenThePromptHasOpenedIt) {
+  engine_.mutable_info().chat_template =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+      "{% if enable_thinking %}<think>\n{% elif reasoning_effort is defined %}<think></think>{% endif %}";
+  start();
+  engine_.answer({"a", "</think>", "b"});
+  const struct {
+    const char *content, *members, *reasoning, *answer;
+  } rows[] = {
+      {"Hi", "", "a", "b"},
+      {"Hi", R"(,"reasoning_format":"auto")", "a", "b"},
+      {"Hi", R"(,"reasoning_format":"none")", "", "a</think>b"},
+      {"Hi", R"(,"enable_thinking":false)", "", "a</think>b"},
+      {"Hi", R"(,"reasoning_effort":"none")", "", "a</think>b"},
+      {"<think>", R"(,"enable_thinking":false)", "", "a</think>b"},
+  };
+  for (const auto& row : rows) {
+    const std::string body =
+        std::string(R"({"messages":[{"role":"user","content":")") + row.content + "\"}]" + row.members + "}";
+    const auto message = parse(exchange(post(body)).body)["choices"][0]["message"];
+    EXPECT_EQ(message.value("reasoning_content", ""), row.reasoning) << body;
+    EXPECT_EQ(message["content"], row.answer) << body;
+  }
+  EXPECT_EQ(exchange(post(chat(R"("reasoning_format":"x")"))).status, 400);
+}
+
 TEST_F(ChatHttpTest, CancelsAtOnce_WhenClientGoes) {
   start();
   uint64_t id = 0;
