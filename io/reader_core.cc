@@ -253,7 +253,7 @@ Read* ReaderCore::take_next(uint64_t* length) {
     chunk = std::max(std::min(chunk, align_down(room, block)), block);
   }
   *length = progress.failed ? 0 : std::min(chunk, progress.end - progress.issued_end);
-  if (read->priority == ReadPriority::kSweep && !stopping_ && !sweep_has_room(*length)) {
+  if (!stopping_ && !has_room(read->priority, *length)) {
     wake_wanted_ = true;  // as above
     return nullptr;
   }
@@ -286,11 +286,14 @@ uint64_t ReaderCore::prefetch_room() const {
   return used + most / 2 <= most ? most / 2 : 0;
 }
 
-bool ReaderCore::sweep_has_room(uint64_t length) const {
-  uint64_t most = sweep_bytes_in_flight_max_.load(std::memory_order_relaxed), used = 0;
+/// Whether a sweep or a warm start may have that much more with the drive.
+bool ReaderCore::has_room(ReadPriority priority, uint64_t length) const {
+  uint64_t most = UINT64_MAX, used = 0;
+  if (priority == ReadPriority::kSweep) most = sweep_bytes_in_flight_max_.load(std::memory_order_relaxed);
+  if (priority == ReadPriority::kWarm) most = bytes_in_flight_max() / kWarmShare;
   if (most == UINT64_MAX) return true;
   for (const Operation* operation = oldest_; operation != nullptr; operation = operation->newer)
-    if (operation->read->priority == ReadPriority::kSweep) used += operation->budget_bytes;
+    if (operation->read->priority == priority) used += operation->budget_bytes;
   return used == 0 || used + length <= most;
 }
 

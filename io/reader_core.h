@@ -60,6 +60,8 @@ class ReaderCore final : public Reader {
   // Of prefetches, with the drive at once: what a demand may have to wait for. Also at most an eighth of what may be in
   // flight at all, which is measured to suit the drive. Smaller pieces cost more processor time than they save.
   static constexpr uint64_t kPrefetchBytesMax = 2048u << 10;
+  // A warm start has this part of the bytes in flight: the first request comes while it is at work.
+  static constexpr uint64_t kWarmShare = 4;
 
   /// One piece of a read, from its start to its last byte.
   struct Operation {
@@ -93,7 +95,7 @@ class ReaderCore final : public Reader {
   Read* take_next(uint64_t* length);
   Read* first_queued(Queue** queue);
   uint64_t prefetch_room() const;
-  bool sweep_has_room(uint64_t length) const;
+  bool has_room(ReadPriority priority, uint64_t length) const;
   void start_operation(Operation* operation);
   void start_due_operations();
   int64_t sleep_ns() const;

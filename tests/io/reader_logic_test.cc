@@ -146,6 +146,20 @@ TEST_F(ReaderLogic, KeepsFewBytesOfASweepInFlight_WhenAsked) {
   EXPECT_EQ(sweep.state(), ReadState::kDone);
 }
 
+TEST_F(ReaderLogic, KeepsAQuarterForAWarmStart) {
+  create(all, 1 << 20, 64 << 10);
+  OwnedRead warm(file_, 0, 2 << 20);
+  warm->priority = ReadPriority::kWarm;
+  backend_->hold();
+  reader_->submit({{warm.get()}});
+  backend_->wait_until_started(4);
+  backend_->go_round();
+  EXPECT_EQ(backend_->started().size(), 4u);
+  backend_->release();
+  wait_for(*warm.get());
+  EXPECT_EQ(backend_->in_flight_bytes_peak(), 256u << 10);
+}
+
 TEST_F(ReaderLogic, StartsOnePieceOfASweep_HoweverLittleIsAllowed) {
   create(all, 1 << 20, 64 << 10);
   reader_->set_sweep_bytes_in_flight_max(1);
