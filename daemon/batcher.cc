@@ -406,7 +406,6 @@ void Batcher::fork(Request& request) {
     other.forms.assign(request.forms.begin(), request.forms.end());
     other.computed = request.computed;
     other.cached = request.cached;
-    other.expanded = request.expanded;
     other.looked_up = true;
     running_.push_back(std::move(entry));
     accept_token(other, *other.sampled);
