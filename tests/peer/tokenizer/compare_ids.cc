@@ -1,12 +1,15 @@
 // compare_ids VOCABULARY.gguf EXPECTED.json: the ids that llmd gives a list of texts against those of another engine.
 //
-// EXPECTED.json is a list of {"text", "ids"}; the ids are those of trusted text. Untrusted, a text must give the same
-// ids when it has no control token, and never a control id. Exit status 1 when anything differs.
+// EXPECTED.json is a list of {"text", "trusted", "untrusted"}: the ids of the text with and without its control tokens.
+// The tokens must also give the text back (its NFC where the family has it), and an untrusted text no control token.
+// The last line says how many are the same; exit status 1 when anything differs.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "model/tokenizer/nfc.h"
+#include "model/tokenizer/pre_tokenizer.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace {
@@ -14,16 +17,23 @@ namespace {
 using llmd::Tokenizer;
 
 /// What is wrong with the ids of one text; empty when nothing is.
-std::string problem(const Tokenizer& tokenizer, const std::string& text, const std::vector<int32_t>& expected) {
+std::string problem(const Tokenizer& tokenizer, const nlohmann::json& test) {
+  const std::string text = test["text"];
   std::vector<int32_t> trusted = tokenizer.encode(text, true, false), untrusted = tokenizer.encode(text, false, false);
+  if (trusted != test["trusted"].get<std::vector<int32_t>>()) return "other ids: " + nlohmann::json(trusted).dump();
+  if (untrusted != test["untrusted"].get<std::vector<int32_t>>()) {
+    return "other ids when untrusted: " + nlohmann::json(untrusted).dump();
+  }
   auto is_control = [&](int32_t id) { return tokenizer.is_control(id); };
-  std::string bytes;
-  for (int32_t id : trusted) bytes += tokenizer.token_bytes(id, true);
-  if (trusted != expected) return "other ids: " + nlohmann::json(trusted).dump();
-  if (bytes != text) return "the tokens do not give the text back";
   if (std::any_of(untrusted.begin(), untrusted.end(), is_control)) return "a control token out of untrusted text";
-  bool plain = std::none_of(expected.begin(), expected.end(), is_control);
-  return plain && untrusted != expected ? "other ids when untrusted: " + nlohmann::json(untrusted).dump() : "";
+  std::string storage;
+  const bool normalizes = llmd::find_pre_tokenizer(tokenizer.pre())->nfc;
+  for (const std::vector<int32_t>& ids : {trusted, untrusted}) {
+    std::string bytes;
+    for (int32_t id : ids) bytes += tokenizer.token_bytes(id, true);
+    if (bytes != (normalizes ? llmd::to_nfc(text, storage) : text)) return "the tokens do not give the text back";
+  }
+  return "";
 }
 
 }  // namespace
@@ -51,8 +61,9 @@ int main(int argc, char** argv) {
   }
   size_t wrong = 0;
   for (const auto& test : tests) {
-    std::string found = problem(**tokenizer, test["text"], test["ids"].get<std::vector<int32_t>>());
-    if (!found.empty() && wrong++ < 10) std::cout << test.dump(-1, ' ', true) << '\n' << "  " << found << '\n';
+    std::string found = problem(**tokenizer, test);
+    if (!found.empty() && wrong++ < 10)
+      std::cout << test.dump(-1, ' ', true).substr(0, 1000) << '\n' << "  " << found.substr(0, 500) << '\n';
   }
   std::cout << tests.size() - wrong << " of " << tests.size() << " texts have the same ids\n";
   return wrong == 0 ? 0 : 1;

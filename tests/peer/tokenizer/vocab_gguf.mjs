@@ -13,6 +13,9 @@ function looksSpecial(text) {
     /^<｜.*｜>$/s.test(text) || /^<unused.*>$/s.test(text);
 }
 
+/// Whether an added token of a tokenizer.json becomes a control token.
+export const isControl = (token) => token.special || looksSpecial(token.content);
+
 function readTokens(tokenizer) {
   const tokens = [], types = [];
   for (const [text, id] of Object.entries(tokenizer.model.vocab)) {
@@ -20,7 +23,7 @@ function readTokens(tokenizer) {
     types[id] = TYPE.normal;
   }
   for (const added of tokenizer.added_tokens ?? []) {
-    const control = added.special || looksSpecial(added.content);
+    const control = isControl(added);
     tokens[added.id] = control ? added.content : added.content.replaceAll('▁', ' ');
     types[added.id] = control ? TYPE.control : TYPE.userDefined;
   }
