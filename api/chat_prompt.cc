@@ -48,6 +48,10 @@ Result<ChatPrompt> ChatPrompt::load(const std::string& source, std::string bos_t
   ChatPrompt prompt;
   if (!source.empty()) {
     LLMD_ASSIGN_OR_RETURN(prompt.template_, ChatTemplate::parse(source, limits));
+    TemplateInput tokens;
+    tokens.bos_token = bos_token;
+    tokens.eos_token = eos_token;
+    prompt.call_form_ = find_tool_call_form(*prompt.template_, tokens);
   }
   prompt.reasoning_ = reasoning_tags(source);
   prompt.bos_token_ = std::move(bos_token);
@@ -57,6 +61,7 @@ Result<ChatPrompt> ChatPrompt::load(const std::string& source, std::string bos_t
 
 Result<std::vector<TextRun>> ChatPrompt::render(ChatRequest& request, const std::tm& now) const {
   if (template_ == nullptr) return render_plain(request.messages);
+  LLMD_RETURN_IF_ERROR(apply_tool_call_form(call_form_, request.messages));
   TemplateInput input;
   input.variables = template_variables(request, now);
   input.bos_token = bos_token_;

@@ -4,7 +4,8 @@
 // client says otherwise), thinking and reasoning_effort when the client gives them, date_string, datetime, the keys of
 // chat_template_kwargs, and bos_token and eos_token. Without one, a plain fallback: each message is "System: ",
 // "User: ", "Assistant: " or "Tool: " with its text and an empty line, and the prompt ends with "Assistant:"; a
-// generation then also stops at "\n\nUser:". Immutable after load(): any thread may render.
+// generation then also stops at "\n\nUser:". Tool calls of earlier turns are given in the form that the template takes
+// (tool_call_form.h). Immutable after load(): any thread may render.
 // Errors: load: operating "template_invalid". render: client "template_rejected", "template_failed", param messages.
 #pragma once
 
@@ -17,6 +18,7 @@
 #include "api/chat_request.h"
 #include "api/reasoning.h"
 #include "api/template/chat_template.h"
+#include "api/tool_call_form.h"
 #include "io/result.h"
 #include "model/tokenizer/tokenizer.h"
 
@@ -40,6 +42,7 @@ class ChatPrompt {
  private:
   ChatPrompt() = default;
   std::unique_ptr<ChatTemplate> template_;  // null: the fallback
+  ToolCallForm call_form_;
   std::string bos_token_, eos_token_;
   ReasoningTags reasoning_;
 };

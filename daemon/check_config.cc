@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "daemon/chat_template_file.h"
 #include "daemon/config_file.h"
 #include "daemon/http_settings.h"
 
@@ -30,7 +31,8 @@ Status check_file(const char* setting, const std::string& path) {
 Status check_paths(const Options& options) {
   LLMD_RETURN_IF_ERROR(check_file("model", options.model));
   if (!options.chat_template_file.empty()) {
-    LLMD_RETURN_IF_ERROR(check_file("chat_template", options.chat_template_file));
+    Result<std::string> source = read_chat_template(options.chat_template_file);
+    if (!source.ok()) return config_error(source.error().message);
   }
   const Result<HttpOptions> http = http_options(options, process_environment());
   if (!http.ok()) return http.error();

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "daemon/chat_template_file.h"
 #include "daemon/log.h"
 #include "daemon/sampling_defaults.h"
 #include "daemon/serve_limits.h"
@@ -142,6 +141,10 @@ void Scheduler::set_phase(EngineStatus::Phase phase, std::string detail, double 
 
 Status Scheduler::load() {
   set_phase(EngineStatus::Phase::kLoading, "reading metadata", 0);
+  std::string given_template;
+  if (!options_.chat_template_file.empty()) {
+    LLMD_ASSIGN_OR_RETURN(given_template, read_chat_template(options_.chat_template_file));
+  }
   uint64_t store_bytes = options_.kv_store.empty() ? 0 : kStoreBudgetBytes;
   LLMD_ASSIGN_OR_RETURN(model_, open_model(options_, kHttpBudgetBytes + store_bytes, make_reader_));
   spdlog::info("memory plan for {}", options_.model);
@@ -165,11 +168,7 @@ Status Scheduler::load() {
   info_.created_unix =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   if (const std::string* source = model_.gguf->get_string("tokenizer.chat_template")) info_.chat_template = *source;
-  if (!options_.chat_template_file.empty()) {
-    std::ifstream file(options_.chat_template_file, std::ios::binary);
-    info_.chat_template.assign(std::istreambuf_iterator<char>(file), {});
-    if (!file) return operating_error("file_open", "cannot read the chat template", options_.chat_template_file);
-  }
+  if (!given_template.empty()) info_.chat_template = std::move(given_template);
   LLMD_RETURN_IF_ERROR(open_store());
   batcher_ = std::make_unique<Batcher>(model_, store_.get());
   std::lock_guard guard(mutex_);

@@ -26,6 +26,8 @@ TEST(CheckConfig, NamesTheSettingAndThePath) {
   options.chat_template_file = "/nonexistent.jinja";
   EXPECT_THAT(check_paths(options).error().message, HasSubstr("chat_template: /nonexistent.jinja cannot be used"));
   EXPECT_EQ(exit_status(check_paths(options).error()), 78);
+  options.chat_template_file = "/";
+  EXPECT_THAT(check_paths(options).error().message, HasSubstr("chat_template: / is not a plain file"));
 }
 
 }  // namespace
