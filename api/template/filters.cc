@@ -162,7 +162,7 @@ const Filters& text_filters() {
       {"upper", case_filter<Case::kUpper>},
       {"lower", case_filter<Case::kLower>},
       {"capitalize", case_filter<Case::kCapitalize>},
-      {"title", case_filter<Case::kTitle>},
+      {"title", case_filter<Case::kTitleWords>},
       {"default", default_filter},
       {"d", default_filter},
       {"trim", trim_filter},

@@ -110,6 +110,7 @@ Interpreter::Flow Interpreter::execute_for(const Statement& statement) {
   loop->length = items->items.size();
   loop->depth = ++loop_depth_;
   Scope* const outer = scope_;
+  bool completed = false;  // a pass ran to its end: with break or continue in every pass, Jinja runs the else branch too
   // By index and by copy: the body may change the list it loops over.
   for (size_t i = 0; i < items->items.size(); ++i) {
     rt_.step();
@@ -121,11 +122,12 @@ Interpreter::Flow Interpreter::execute_for(const Statement& statement) {
     const Flow flow = execute(statement.body);
     close_scope(scope_);
     scope_ = outer;
+    completed |= flow == Flow::kNormal;
     if (flow == Flow::kBreak) break;
   }
   --loop_depth_;
   free_loops_.push_back(loop);
-  return Flow::kNormal;
+  return completed ? Flow::kNormal : execute(statement.else_body);
 }
 
 void Interpreter::execute_macro(const Statement& statement) {

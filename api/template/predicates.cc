@@ -83,7 +83,10 @@ const Tests& tests() {
       {"mapping", is_kind<Kind::kDict>},
       {"iterable", is_iterable},
       {"sequence", is_sequence},
-      {"callable", is_kind<Kind::kFunction>},
+      {"callable",  // Jinja's undefined values have a call operator, if only to fail
+       [](Runtime&, const Value& value, const Args&) {
+         return value.kind() == Kind::kFunction || value.is_undefined();
+       }},
       {"true", is_truth<true>},
       {"false", is_truth<false>},
       {"odd", [](Runtime&, const Value& value, const Args&) { return integer_of(value) % 2 != 0; }},

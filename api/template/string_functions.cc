@@ -44,6 +44,14 @@ Value split_space(Runtime& runtime, const TemplateString& text, int64_t count, b
   return result;
 }
 
+bool breaks_line(char32_t c) {
+  return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+bool separates_words(char32_t c) {
+  return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+}
+
 }  // namespace
 
 TemplateString strip(Runtime& runtime, const TemplateString& text, Side side, const TemplateString* characters) {
@@ -134,9 +142,8 @@ Value split_lines(Runtime& runtime, const TemplateString& text, bool keep_ends) 
   const auto add = [&](size_t end) { runtime.append(&result.list(), runtime.string(text.substr(begin, end - begin))); };
   for (size_t pos = 0; pos < text.size();) {
     const char32_t c = utf8_decode(text.text(), pos, &length);
-    const bool ends = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
     size_t next = pos + length;
-    if (ends) {
+    if (breaks_line(c)) {
       if (c == '\r' && next < text.size() && text.text()[next] == '\n') ++next;
       add(keep_ends ? next : pos);
       begin = next;
@@ -166,7 +173,7 @@ TemplateString change_case(Runtime& runtime, const TemplateString& text, Case ho
   for (size_t pos = 0; pos < text.size(); pos += length) {
     const char32_t c = utf8_decode(text.text(), pos, &length);
     const bool upper = how == Case::kUpper || (how != Case::kLower && word_start);
-    word_start = how == Case::kTitle && !is_letter(c);
+    word_start = (how == Case::kTitle && !is_letter(c)) || (how == Case::kTitleWords && separates_words(c));
     std::string changed;
     utf8_append(&changed, upper ? to_upper(c) : to_lower(c));
     result.append(changed, text.trusted_at(pos));
@@ -190,23 +197,32 @@ TemplateString escape_html(Runtime& runtime, const TemplateString& text) {
   return result;
 }
 
+// As Python's splitlines() and join: whatever breaks a line becomes a line feed, and "\r" at the end of the text is one
+// break together with the line feed that the filter adds there.
 TemplateString indent(Runtime& runtime, const TemplateString& text, const TemplateString& prefix, bool first,
                       bool blank) {
   runtime.step_bytes(text.size());
   TemplateString result;
   if (first) result.append(prefix);
-  for (size_t begin = 0;;) {
-    const size_t newline = text.text().find('\n', begin);
-    const size_t end = newline == std::string::npos ? text.size() : newline;
-    if (begin > 0 && (blank || end > begin)) {
+  size_t begin = 0, length = 0;
+  for (size_t pos = 0; pos < text.size(); pos += length) {
+    if (!breaks_line(utf8_decode(text.text(), pos, &length))) continue;
+    result.append(text, begin, pos - begin);
+    if (text.text()[pos] == '\r' && (pos + 1 == text.size() || text.text()[pos + 1] == '\n')) length = 2;
+    begin = pos + length;
+    if (begin > text.size()) return result;
+    result.append("\n", text.trusted_at(pos));
+    size_t next_length = 0;
+    const bool is_blank = begin == text.size() || breaks_line(utf8_decode(text.text(), begin, &next_length));
+    if (blank || !is_blank) {
       runtime.step_bytes(prefix.size());
       result.append(prefix);
     }
-    result.append(text, begin, end - begin + 1);
     runtime.check_length(result.size());
-    if (newline == std::string::npos) return result;
-    begin = newline + 1;
   }
+  result.append(text, begin, std::string::npos);
+  runtime.check_length(result.size());
+  return result;
 }
 
 }  // namespace llmd::jinja

@@ -25,7 +25,9 @@ Value split_lines(Runtime& runtime, const TemplateString& text, bool keep_ends);
 /// Joins the str() of the items.
 TemplateString join(Runtime& runtime, const List& items, const TemplateString& separator);
 
-enum class Case { kUpper, kLower, kCapitalize, kTitle };
+/// kTitle: a capital after whatever is no letter, as str.title(); kTitleWords: after blanks, hyphens and opening
+/// brackets, as the filter.
+enum class Case { kUpper, kLower, kCapitalize, kTitle, kTitleWords };
 TemplateString change_case(Runtime& runtime, const TemplateString& text, Case how);
 
 /// HTML's five special characters as entities, each with the trust of the character it stands for.

@@ -45,6 +45,9 @@ TEST(ChatTemplate, RunsStatements) {
       {"{% for x in [1, 2, 3] %}{{ x }},{% endfor %}", "1,2,3,"},
       {"{% for x in [] %}a{% else %}none{% endfor %}", "none"},
       {"{% for x in nothing %}a{% else %}none{% endfor %}", "none"},
+      {"{% for x in [1, 2] %}{{ x }}{% break %}{% else %}none{% endfor %}", "1none"},
+      {"{% for x in [1, 2] %}{% if x > 1 %}{% break %}{% endif %}{{ x }}{% else %}none{% endfor %}", "1"},
+      {"{% for x in [1, 2] %}{{ x }}{% continue %}{% else %}none{% endfor %}", "12none"},
       {"{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}{{ v }}{% endfor %}", "a1b2"},
       {"{% for a, (b, c) in [(1, (2, 3))] %}{{ a + b + c }}{% endfor %}", "6"},
       {"{% for x in range(6) if x % 2 %}{{ x }}{{ loop.last }}{% endfor %}", "1False3False5True"},
@@ -187,6 +190,9 @@ TEST(ChatTemplate, AppliesFilters) {
        "{{ [{'t': 'a'}, {}] | rejectattr('t', 'defined') | list }} {{ [{'t': 0}, {'t': 1}] | selectattr('t') | list }}",
        "[{'t': 'a'}] [{}] [{'t': 1}]"},
       {"{{ 'a\\nb\\n\\nc' | indent }}|{{ 'a\\nb' | indent(2, first=true) }}", "a\n    b\n\n    c|  a\n  b"},
+      {"{{ 'a\\r\\nb\\u2028c\\n\\r' | indent(1) }}|{{ 'a\\r' | indent }}|{{ '\\n\\x85' | indent(1, blank=true) }}",
+       "a\n b\n c\n|a|\n \n "},
+      {"{{ 'ab-cd (ef g|h <|x|>' | title }}|{{ 'a|b-c <|x|>'.title() }}", "Ab-Cd (Ef G|h <|x|>|A|B-C <|X|>"},
       {"{{ '12' | int }} {{ 'x' | int }} {{ 'x' | int(7) }} {{ 3.9 | int }} {{ ' 4.5 ' | int }} {{ '2.5' | float }}",
        "12 0 7 3 4 2.5"},
       {"{{ -3 | abs }} {{ 2.5 | round }} {{ 2.567 | round(2) }} {{ 2.1 | round(method='ceil') }}", "3 2.0 2.57 3.0"},
@@ -230,8 +236,10 @@ TEST(ChatTemplate, AppliesTests) {
        "True False True True True True"},
       {"{{ 1 is eq 1 }} {{ 1 is ne(1) }} {{ 1 is lt 2 }} {{ 2 is ge 2 }} {{ 'a' is in ['a'] }} {{ 1 is sameas 1 }}",
        "True False True True True True"},
-      {"{{ 'ab' is lower }} {{ 'AB' is upper }} {{ range is callable }} {{ 'x' if y is defined else 'z' }}",
-       "True True True z"},
+      {"{{ 'ab' is lower }} {{ 'AB' is upper }} {{ range is callable }} {{ y is callable }} {{ 'x' if y is defined "
+       "else "
+       "'z' }}",
+       "True True True True z"},
   });
 }
 
