@@ -20,18 +20,6 @@ std::string host_name(std::string_view host) {
   return lower_case(host);
 }
 
-bool has_key(const HttpRequest& request, const ApiKeys& keys) {
-  constexpr size_t kSchemeBytes = 7;  // "Bearer "
-  bool accepted = false;
-  if (lower_case(request.authorization.substr(0, kSchemeBytes)) == "bearer ") {
-    std::string_view token = std::string_view(request.authorization).substr(kSchemeBytes);
-    while (token.starts_with(' ')) token.remove_prefix(1);
-    accepted = keys.accept(token);
-  }
-  if (!request.api_key.empty()) accepted |= keys.accept(request.api_key);
-  return accepted;
-}
-
 bool host_allowed(const HttpRequest& request, const HttpOptions& options) {
   if (!request.loopback || request.host.empty() || is_loopback_name(request.host)) return true;
   const std::string name = host_name(request.host);
@@ -51,6 +39,18 @@ bool origin_allowed(const HttpRequest& request, const HttpOptions& options) {
 
 }  // namespace
 
+std::string accepted_key(const HttpRequest& request, const ApiKeys& keys) {
+  constexpr size_t kSchemeBytes = 7;  // "Bearer "
+  std::string accepted;
+  if (lower_case(request.authorization.substr(0, kSchemeBytes)) == "bearer ") {
+    std::string_view token = std::string_view(request.authorization).substr(kSchemeBytes);
+    while (token.starts_with(' ')) token.remove_prefix(1);
+    if (keys.accept(token)) accepted = token;
+  }
+  if (!request.api_key.empty() && keys.accept(request.api_key)) accepted = request.api_key;
+  return accepted;
+}
+
 bool is_loopback_name(std::string_view host) {
   const std::string name = host_name(host);
   if (name == "localhost" || name.ends_with(".localhost") || name == "::1") return true;
@@ -68,7 +68,7 @@ std::optional<HttpReply> check_access(const HttpRequest& request, const HttpOpti
     return error_reply(client_error("origin_not_allowed", "Pages of " + printable(request.origin, 100) +
                                                               " may not use this server; see --cors-origins."));
   }
-  if (options.keys.empty() || has_key(request, options.keys)) return std::nullopt;
+  if (options.keys.empty() || !accepted_key(request, options.keys).empty()) return std::nullopt;
   const bool none = request.authorization.empty() && request.api_key.empty();
   HttpReply reply = error_reply(client_error(
       "invalid_api_key",

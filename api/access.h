@@ -16,6 +16,9 @@ namespace llmd {
 /// The refusal, if there is one: 401 invalid_api_key, 403 host_not_allowed or origin_not_allowed.
 std::optional<HttpReply> check_access(const HttpRequest& request, const HttpOptions& options);
 
+/// The key that a request has shown and that is one of `keys`; empty: there is none.
+std::string accepted_key(const HttpRequest& request, const ApiKeys& keys);
+
 /// What Access-Control-Allow-Origin says: the request's origin, when it is on the list; else empty, and no such field.
 std::string allowed_origin(const HttpRequest& request, const HttpOptions& options);
 

@@ -32,10 +32,13 @@ int64_t least_tokens(const std::vector<TextRun>& runs, int64_t longest_token_byt
   return (bytes + longest_token_bytes - 1) / longest_token_bytes;
 }
 
-/// Where a request's prefixes are looked for: another for every salt and key that clients name.
-uint64_t cache_space(const ChatRequest& request) {
-  if (request.cache_salt.empty() && request.cache_key.empty()) return 0;
-  const std::string text = std::to_string(request.cache_salt.size()) + ":" + request.cache_salt + request.cache_key;
+/// Where a request's prefixes are looked for: another for every tenant, salt and key.
+uint64_t cache_space(std::string_view tenant, const ChatRequest& request) {
+  if (tenant.empty() && request.cache_salt.empty() && request.cache_key.empty()) return 0;
+  std::string text;
+  for (const std::string_view part :
+       {tenant, std::string_view(request.cache_salt), std::string_view(request.cache_key)})
+    text.append(std::to_string(part.size())).append(":").append(part);
   const Sha256 digest = sha256(std::as_bytes(std::span(text)));
   uint64_t space = 0;
   std::memcpy(&space, digest.data(), sizeof space);
@@ -158,7 +161,7 @@ Result<PreparedChat> ChatService::admit(ChatRequest request, GenerationRequest g
   generation.tokens_max = std::min(request.tokens_max.value_or(room), room);
   generation.stops = std::move(request.stops);
   generation.cache_prompt = request.cache_prompt;
-  generation.cache_space = cache_space(request);
+  generation.cache_space = cache_space(tenant_, request);
   generation.priority = request.priority;
   generation.deadline_seconds = request.deadline_seconds;
   ChatReply reply(random_id(chat ? "chatcmpl-" : "cmpl-"), time(nullptr), engine_.info().model_id, style);
@@ -186,8 +189,9 @@ Status ChatService::work(Work work, std::string& body, PrepareOutcome& outcome) 
   return {};
 }
 
-PrepareOutcome ChatService::prepare(Work what, std::string body) {
+PrepareOutcome ChatService::prepare(Work what, std::string body, std::string_view tenant) {
   PrepareOutcome outcome;
+  tenant_ = tenant;
   const bool large = body.size() >= kTrimBytes;
   too_long_.reset();
   try {

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/chat_prompt.h"
@@ -36,8 +37,8 @@ class ChatService {
  public:
   ChatService(Engine& engine, const HttpOptions& options) : engine_(engine), options_(options) {}
 
-  /// Takes the body: it is gone before the prompt is made.
-  PrepareOutcome prepare(Work work, std::string body);
+  /// Takes the body: it is gone before the prompt is made. Only requests of the same tenant share what was computed.
+  PrepareOutcome prepare(Work work, std::string body, std::string_view tenant = {});
 
  private:
   using Json = nlohmann::ordered_json;
@@ -58,6 +59,7 @@ class ChatService {
   Engine& engine_;
   const HttpOptions& options_;
   std::optional<ChatPrompt> prompt_;
+  std::string tenant_;                         // of the request at hand
   mutable std::optional<HttpReply> too_long_;  // a refusal that says more than an Error can
 };
 

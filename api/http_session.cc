@@ -384,13 +384,15 @@ HttpSession::Task<bool> HttpSession::answer_work(HttpRequest& request) {
 // The text is parsed, rendered and tokenized on the http-prepare thread: it can be megabytes, and others are waiting.
 HttpSession::Task<PrepareOutcome> HttpSession::prepare(HttpRequest& request) {
   std::optional<PrepareOutcome> outcome;
-  asio::post(context_.prepare, [self = shared_from_this(), &outcome, body = std::move(request.body)]() mutable {
+  std::string tenant = accepted_key(request, context_.options.keys);
+  asio::post(context_.prepare, [self = shared_from_this(), &outcome, tenant = std::move(tenant),
+                                body = std::move(request.body)]() mutable {
     HttpContext& context = self->context_;
     PrepareOutcome made;
     if (context.stopping) {
       made.reply = error_reply(stopping_error());
     } else {
-      made = context.service.prepare(self->work_, std::move(body));
+      made = context.service.prepare(self->work_, std::move(body), tenant);
     }
     // The session goes back whole: were a reference kept here, its destructor could run on this thread.
     asio::post(context.io, [self = std::move(self), &outcome, made = std::move(made)]() mutable {

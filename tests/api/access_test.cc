@@ -71,6 +71,24 @@ TEST_F(AccessTest, TakesTheKey_AsBearerInAnyCaseOrXApiKey) {
   }
 }
 
+TEST_F(AccessTest, SharesWhatWasComputed_OnlyWithTheSameKey) {
+  with_key();
+  engine_.answer({"x"});
+  start();
+  const std::string body = chat();
+  std::vector<uint64_t> spaces;
+  for (const std::string& line : {std::string("Authorization: Bearer ") + kKey, std::string("x-api-key: ") + kKey,
+                                  std::string("x-api-key: other-key-1")}) {
+    const std::string request = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n" + line +
+                                "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    EXPECT_EQ(exchange(request).status, 200) << line;
+    spaces.push_back(engine_.request(engine_.submitted()).cache_space);
+  }
+  EXPECT_EQ(spaces[0], spaces[1]);
+  EXPECT_NE(spaces[0], spaces[2]);
+  EXPECT_NE(spaces[0], 0u);
+}
+
 TEST_F(AccessTest, RefusesBeforeTheBody_WhenTheKeyIsWrong) {
   with_key();
   start();
