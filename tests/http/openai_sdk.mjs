@@ -2,12 +2,11 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import OpenAI from 'openai';
+import { run, test } from './harness.mjs';
 
 const base = process.env.LLMD_URL;
-const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'unused', maxRetries: 0, timeout: 60_000 });
+const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: process.env.LLMD_KEY, maxRetries: 0, timeout: 60_000 });
 const messages = [{ role: 'user', content: 'Hello' }];
-const tests = [];
-const test = (name, body) => tests.push({ name, body });
 const model = async () => (await client.models.list()).data[0].id;
 
 test('lists and retrieves the model', async () => {
@@ -62,7 +61,7 @@ test('throws typed errors that name the parameter', async () => {
     assert.ok(error.requestID.startsWith('req_'));
     return true;
   });
-  await assert.rejects(create({ n: 2 }), (error) => error.code === 'unsupported_parameter' && error.param === 'n');
+  await assert.rejects(create({ n: 100 }), (error) => error.code === 'invalid_value' && error.param === 'n');
   await assert.rejects(create({ messages: [] }), (error) => error.status === 400 && error.param === 'messages');
   await assert.rejects(create({ model: 'no-such-model' }), OpenAI.NotFoundError);
   const long = [{ role: 'user', content: ' a b c'.repeat(100_000) }];
@@ -92,7 +91,7 @@ test('answers a client that closed its sending side', async () => {
   const body = JSON.stringify({ messages, max_tokens: 4, stream: true });
   const text = await new Promise((resolve, reject) => {
     const request = http.request(`${base}/v1/chat/completions`,
-      { method: 'POST', agent: false, headers: { 'Content-Length': Buffer.byteLength(body) }, timeout: 60_000 }, (response) => {
+      { method: 'POST', agent: false, headers: { 'Content-Length': Buffer.byteLength(body), 'x-api-key': process.env.LLMD_KEY }, timeout: 60_000 }, (response) => {
         let all = '';
         response.on('data', (part) => (all += part));
         response.on('end', () => resolve(all));
@@ -103,15 +102,45 @@ test('answers a client that closed its sending side', async () => {
   assert.ok(text.endsWith('data: [DONE]\n\n'));
 });
 
-let failed = 0;
-for (const { name, body } of tests) {
-  try {
-    await body();
-    console.log(`ok   ${name}`);
-  } catch (error) {
-    failed += 1;
-    console.log(`FAIL ${name}: ${error.stack}`);
-  }
-}
-console.log(`${tests.length - failed} passed, ${failed} failed`);
-process.exit(failed === 0 ? 0 : 1);
+test('throws for a wrong key, and asks once only', async () => {
+  let asked = 0;
+  const counted = (url, init) => { asked += 1; return fetch(url, init); };
+  const stranger = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'not-the-right-key', maxRetries: 3, fetch: counted });
+  await assert.rejects(stranger.chat.completions.create({ model: 'demo', messages }), OpenAI.AuthenticationError);
+  assert.equal(asked, 1);
+});
+
+test('asks once only when the request is wrong, and again when the server cannot answer now', async () => {
+  let asked = 0;
+  const counted = (url, init) => { asked += 1; return fetch(url, init); };
+  const retrying = client.withOptions({ maxRetries: 3, fetch: counted });
+  await assert.rejects(retrying.chat.completions.create({ model: 'demo', messages, top_p: 7 }), OpenAI.BadRequestError);
+  assert.equal(asked, 1);
+  // The first answer is replaced by one that llmd gives while it loads.
+  let unavailable = 1;
+  const flaky = (url, init) => unavailable-- > 0
+    ? Promise.resolve(new Response('{"error":{"message":"The model is loading."}}', { status: 503, headers: { 'retry-after-ms': '5' } }))
+    : fetch(url, init);
+  const answer = await client.withOptions({ maxRetries: 2, fetch: flaky }).chat.completions.create({ model: 'demo', messages, max_tokens: 1 });
+  assert.equal(answer.choices.length, 1);
+});
+
+test('times out when told to, and the server goes on', async () => {
+  const hasty = client.withOptions({ timeout: 30 });
+  const story = [{ role: 'user', content: 'Tell me a story about a fox.' }];
+  await assert.rejects(hasty.chat.completions.create({ model: 'demo', messages: story, max_tokens: 1900, ignore_eos: true }),
+    OpenAI.APIConnectionTimeoutError);
+  await client.chat.completions.create({ model: 'demo', messages, max_tokens: 2 });
+});
+
+test('completes plain text, whole and streamed', async () => {
+  const request = { model: 'demo', prompt: 'The capital of France is', max_tokens: 6, temperature: 0, logprobs: 2 };
+  const whole = await client.completions.create(request);
+  assert.equal(whole.object, 'text_completion');
+  assert.ok(whole.choices[0].logprobs.tokens.join('') === whole.choices[0].text);
+  let text = '';
+  for await (const chunk of await client.completions.create({ ...request, stream: true })) text += chunk.choices[0].text;
+  assert.equal(text, whole.choices[0].text);
+});
+
+await run();
