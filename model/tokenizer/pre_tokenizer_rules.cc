@@ -64,8 +64,8 @@ constexpr const char* kDeepseekCoder[] = {
 constexpr const char* kDeepseekV3[] = {
     R"~(\p{N}{1,3})~",
     R"~([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)~",
-    R"~([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)~"
-    R"~(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)~",
+    (R"~([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)~"
+     R"~(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)~"),
 };
 
 // Kimi-K2. The classes are "upper-case-like" and "lower-case-like" letters and marks outside Han, written as
