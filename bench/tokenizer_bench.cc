@@ -106,22 +106,54 @@ const Tokenizer& tokenizer() {
   return *loaded;
 }
 
+/// Prose, code, numbers, Chinese, Cyrillic, emoji and blank runs, as a prompt has them.
+std::string mixed(size_t bytes) {
+  const char* const parts[] = {
+      "The quick brown fox's model doesn't fit in memory, so 1,024 experts stay on the drive.\n",
+      "    for (int i = 0; i < n_rows; ++i) {\n        sum += weights[i] * x[i];  // rows\n    }\n",
+      "def route(x):\n\treturn sorted(range(256), key=lambda e: -x[e])[:8]\n\n",
+      "模型的权重不在内存里，专家从磁盘读取。每个词元需要八个专家。",
+      "Большая языковая модель читает экспертов с диска, пока процессор считает.\n",
+      "{\"id\": 20240807, \"latency_us\": [13.5, 1e-7, null], \"name\": \"caf\u00E9\"}\n",
+      "https://example.com/a/b?c=%20d&e=f#g 😀👍🏽 ½ Ⅷ 𝟘 \t \r\n",
+      "| column | value |\n|--------|-------|\n|   3.14 |  -273 |\n"};
+  std::mt19937 random(2);
+  std::string text;
+  while (text.size() < bytes) text += parts[random() % std::size(parts)];
+  return text;
+}
+
 void encode(benchmark::State& state, const std::string& text) {
   size_t tokens = 0;
   tokenizer();
   for (auto step : state) tokens = tokenizer().encode(text, false, false).size();
   state.SetBytesProcessed(static_cast<int64_t>(text.size()) * state.iterations());
+  state.SetItemsProcessed(static_cast<int64_t>(tokens) * state.iterations());  // tokens a second
   state.counters["bytes_per_token"] = static_cast<double>(text.size()) / static_cast<double>(tokens);
 }
 
+/// The size of the text: its rate falls with it where the cost is worse than linear.
+size_t bytes_of(const benchmark::State& state) {
+  return static_cast<size_t>(state.range(0)) << 20;
+}
+
 void BM_EncodeProse(benchmark::State& state) {
-  encode(state, prose(1 << 20));
+  encode(state, prose(bytes_of(state)));
+}
+void BM_EncodeMixed(benchmark::State& state) {
+  encode(state, mixed(bytes_of(state)));
 }
 void BM_EncodeOneLetter(benchmark::State& state) {
-  encode(state, std::string(1 << 20, 'a'));
+  encode(state, std::string(bytes_of(state), 'a'));
 }
 void BM_EncodeSpaces(benchmark::State& state) {
-  encode(state, std::string(1 << 20, ' '));
+  encode(state, std::string(bytes_of(state), ' '));
+}
+void BM_EncodeDigits(benchmark::State& state) {
+  encode(state, std::string(bytes_of(state), '7'));
+}
+void BM_EncodePunctuation(benchmark::State& state) {
+  encode(state, std::string(bytes_of(state), '<'));
 }
 void BM_EncodeShortMessage(benchmark::State& state) {
   encode(state, "What is the capital of France?");
@@ -147,9 +179,12 @@ void BM_Load(benchmark::State& state) {
   state.counters["memory_bytes"] = static_cast<double>(bytes);
 }
 
-BENCHMARK(BM_EncodeProse)->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_EncodeOneLetter)->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_EncodeSpaces)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_EncodeProse)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_EncodeMixed)->Arg(1)->Arg(8)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_EncodeOneLetter)->Arg(1)->Arg(8)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_EncodeSpaces)->Arg(1)->Arg(8)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_EncodeDigits)->Arg(1)->Arg(8)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_EncodePunctuation)->Arg(1)->Arg(8)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_EncodeShortMessage)->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_Decode)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_Load)->Unit(benchmark::kMillisecond);

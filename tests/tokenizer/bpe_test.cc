@@ -152,6 +152,31 @@ TEST(Bpe, TakesWholePiecesFirst_WhereTheRuleSaysSo) {
   EXPECT_EQ(file.load_or_die()->encode("cat", false, false), (Ids{'c', 'a', 't'}));
 }
 
+TEST(Bpe, BringsTextIntoNfcFirst_WhereTheRuleSaysSo) {
+  VocabularyFile file;
+  const int32_t composed = file.add_merge("\xC3", "\xA9");  // é
+  const int32_t own = file.add("e\u0301", kUserDefined);    // cut out before
+  file.pre = "qwen2";
+  auto qwen = file.load_or_die();
+  EXPECT_EQ(qwen->encode("\u00E9", false, false), Ids{composed});
+  EXPECT_EQ(qwen->encode("e\u0301", false, false), Ids{own});
+  file.tokens.back() = "x";
+  file.tokens['x'] = "y\u0301";  // keeps the texts different
+  qwen = file.load_or_die();
+  EXPECT_EQ(qwen->encode("e\u0301", false, false), Ids{composed});
+  EXPECT_EQ(qwen->encode("e\u0301\xFF", false, false), (Ids{composed, 0xFF}));
+  file.pre = "deepseek-v3";
+  EXPECT_EQ(file.load_or_die()->encode("e\u0301", false, false), (Ids{'e', 0xCC, 0x81}));
+}
+
+TEST(Bpe, CountsWithWhatNfcMayShorten_InItsLongestToken) {
+  VocabularyFile file;
+  file.add_word("hello");
+  EXPECT_EQ(file.load_or_die()->longest_token_bytes(), 5);
+  file.pre = "qwen2";
+  EXPECT_EQ(file.load_or_die()->longest_token_bytes(), 15);
+}
+
 TEST(Bpe, ReportsItsMemory) {
   VocabularyFile file;
   uint64_t small = file.load_or_die()->memory_bytes();

@@ -68,6 +68,49 @@ TEST(PreTokenizer, CutsByTheRuleOfDeepseekLlm) {
   EXPECT_EQ(split("deepseek-llm", "a  \u3000"), (Pieces{"a", " ", " ", "\u3000"}));
 }
 
+TEST(PreTokenizer, CutsByTheRulesOfOtherFamilies) {
+  EXPECT_EQ(split("qwen2", "I'LL see 12e\u0301"), (Pieces{"I", "'LL", " see", " ", "1", "2", "e", "\u0301"}));
+  EXPECT_EQ(split("qwen35", "12e\u0301"), (Pieces{"1", "2", "e\u0301"}));
+  EXPECT_EQ(split("llama-bpe", "1234 a/\n"), (Pieces{"123", "4", " a", "/\n"}));
+  EXPECT_EQ(split("gpt-4o", "HelloWORLD's 1234 /\n/"), (Pieces{"Hello", "WORLD's", " ", "123", "4", " /\n/"}));
+  EXPECT_EQ(split("tekken", "HelloWORLD's 12"), (Pieces{"Hello", "WORLD", "'s", " ", "1", "2"}));
+  EXPECT_EQ(split("kimi-k2", "HelloWORLD你好a1234"), (Pieces{"Hello", "WORLD", "你好", "a", "123", "4"}));
+  EXPECT_EQ(split("youtu", "한글你好！！ㄅab'S1"), (Pieces{"한글", "你好", "！！", "ㄅ", "ab'S", "1"}));
+  EXPECT_EQ(split("bailingmoe2", "don'T 12"), (Pieces{"don", "'T", " ", "1", "2"}));
+  EXPECT_EQ(split("gpt-2", "don't 123  a"), (Pieces{"don", "'t", " 123", " ", " a"}));
+  EXPECT_EQ(split("default", "a--1234"), (Pieces{"a", "--", "123", "4"}));
+}
+
+TEST(PreTokenizer, KnowsTheNamesOfEachRule) {
+  const std::vector<std::vector<const char*>> same = {
+      {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano", "glm4",
+       "chatglm-bpe", "dbrx", "smaug-bpe"},
+      {"deepseek-v3", "hunyuan-dense", "joyai-llm"},
+      {"qwen2", "deepseek-r1-qwen", "megrez", "kormo", "f2llmv2", "stablelm2", "hunyuan", "solar-open", "grok-2"},
+      {"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"},
+      {"gpt-2", "gigachat", "phi-2", "olmo", "mpt", "jais", "exaone4", "a.x-4.0", "mellum", "modern-bert", "jina-es",
+       "jina-de", "jina-v2-es", "jina-v2-de"},
+      {"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"},
+      {"bailingmoe", "bailingmoe2", "llada-moe"}};
+  for (const auto& names : same) {
+    const PreTokenizerName* first = find_pre_tokenizer(names[0]);
+    ASSERT_TRUE(first) << names[0];
+    for (const char* name : names) {
+      const PreTokenizerName* entry = find_pre_tokenizer(name);
+      ASSERT_TRUE(entry) << name;
+      EXPECT_EQ(entry->passes.data(), first->passes.data()) << name;
+      const std::string_view text = name;
+      EXPECT_EQ(entry->nfc, text == "qwen2" || text == "qwen35") << name;
+      EXPECT_EQ(entry->never_bos, text == "glm4" || text == "chatglm-bpe") << name;
+    }
+  }
+  for (const char* name : {"tekken", "llama-bpe"}) {
+    EXPECT_TRUE(find_pre_tokenizer(name)->add_bos && find_pre_tokenizer(name)->whole_piece_first) << name;
+  }
+  EXPECT_TRUE(find_pre_tokenizer("youtu")->whole_piece_first);
+  EXPECT_FALSE(find_pre_tokenizer("deepseek-v3")->add_bos);
+}
+
 TEST(PreTokenizer, WhiteSpaceIsWhatUnicodeSays) {
   EXPECT_EQ(split("gpt-2", "\u180E\u180E"), Pieces{"\u180E\u180E"});  // PCRE2's \s would have it, White_Space does not
   EXPECT_EQ(split("gpt-2", "a\uFEFF"), (Pieces{"a", "\uFEFF"}));
