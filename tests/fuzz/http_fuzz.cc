@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -46,10 +47,15 @@ std::string exchange(const std::string& path, const uint8_t* bytes, size_t size)
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  check(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  int connected = -1;
+  do {
+    connected = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  } while (connected != 0 && errno == EINTR);
+  check(connected == 0);
   for (size_t at = 0; at < size;) {
     const ssize_t sent = send(fd, bytes + at, size - at, MSG_NOSIGNAL);
-    if (sent <= 0) break;  // refused already
+    if (sent < 0 && errno == EINTR) continue;  // the fuzzer's alarm
+    if (sent <= 0) break;                      // refused already
     at += static_cast<size_t>(sent);
   }
   shutdown(fd, SHUT_WR);
@@ -57,8 +63,11 @@ std::string exchange(const std::string& path, const uint8_t* bytes, size_t size)
   char buffer[16384];
   while (true) {
     pollfd waiting{fd, POLLIN, 0};
-    check(poll(&waiting, 1, 4000) == 1);
+    const int ready = poll(&waiting, 1, 4000);
+    if (ready < 0 && errno == EINTR) continue;
+    check(ready == 1);
     const ssize_t count = recv(fd, buffer, sizeof buffer, 0);
+    if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     received.append(buffer, static_cast<size_t>(count));
   }
