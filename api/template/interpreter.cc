@@ -110,8 +110,8 @@ Interpreter::Flow Interpreter::execute_for(const Statement& statement) {
   loop->length = items->items.size();
   loop->depth = ++loop_depth_;
   Scope* const outer = scope_;
-  bool completed =
-      false;  // a pass ran to its end: with break or continue in every pass, Jinja runs the else branch too
+  // A pass ran to its end. With break or continue in every pass Jinja runs the else branch too.
+  bool completed = false;
   // By index and by copy: the body may change the list it loops over.
   for (size_t i = 0; i < items->items.size(); ++i) {
     rt_.step();
