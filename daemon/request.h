@@ -51,10 +51,10 @@ struct Request {
   std::unique_ptr<KvLoad> load;     // what the store is bringing
   std::vector<uint8_t> load_forms;  // of the rows that are in place meanwhile
   double load_began_at = 0;
-  bool expanded = false;            // the form of the prompt's rows that were not found there
-  int32_t cached = 0;               // prompt tokens that were
-  bool ended = false;               // the sink has heard the end, or the client is gone
-  std::optional<int32_t> sampled;   // by the step at hand
+  bool expanded = false;                  // the form of the prompt's rows that were not found there
+  int32_t cached = 0;                     // prompt tokens that were
+  bool ended = false;                     // the sink has heard the end, or the client is gone
+  std::optional<int32_t> sampled;         // by the step at hand
   std::optional<TokenLogprobs> logprobs;  // of `sampled`
   double admitted_at = 0, first_token_at = 0;
   std::vector<std::unique_ptr<Request>> others;  // answers that begin where this one's prompt ends
