@@ -6,7 +6,6 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <regex>
 #include <set>
 
 #include "model/gguf/gguf.h"
@@ -81,13 +80,15 @@ Json filled_variables(const Json& scenario, const std::string& text) {
   return out;
 }
 
-/// The texts of the template that look like special tokens, and some that others use.
+/// The texts of the template that look like special tokens (in angle or square brackets, in one piece), and some that
+/// others use.
 std::set<std::string> special_texts(const std::string& source) {
+  constexpr size_t kLongest = 64;
   std::set<std::string> texts = {"<s>", "</s>", "<think>", "</think>", "<|im_end|>", "<tool_call>"};
-  static const std::regex look(
-      R"(<[|][^<>'"{} ]{1,40}[|]>|<｜[^<>'"{} ]{1,60}｜>|\[/?[A-Z_]{2,20}\]|</?[a-z_]{3,20}>|\[e~\[)");
-  for (auto it = std::sregex_iterator(source.begin(), source.end(), look); it != std::sregex_iterator(); ++it) {
-    texts.insert(it->str());
+  for (size_t at = source.find_first_of("<["); at != std::string::npos; at = source.find_first_of("<[", at + 1)) {
+    const size_t end = source.find_first_of("<[>]'\"{} \n", at + 1);
+    if (end == std::string::npos || end - at < 3 || end - at > kLongest) continue;
+    if (source[end] == (source[at] == '<' ? '>' : ']')) texts.insert(source.substr(at, end + 1 - at));
   }
   return texts;
 }
