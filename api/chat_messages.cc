@@ -50,7 +50,8 @@ Result<std::string> parse_role(const ordered_json& message, const std::string& p
   return wrong(path + ".role", " must be one of system, developer, user, assistant, tool.");
 }
 
-// Calls that the model made earlier in the conversation. They are rendered as they are; arguments stay a string.
+// Calls that the model made earlier in the conversation. Arguments are a string of JSON from here on; some clients send
+// them as the object.
 Result<ordered_json> parse_tool_calls(const ordered_json& calls, const std::string& path) {
   if (!calls.is_array()) return wrong(path, " must be an array.");
   if (calls.size() > kCallsMax) return wrong(path, " must hold at most " + std::to_string(kCallsMax) + " calls.");
@@ -67,8 +68,8 @@ Result<ordered_json> parse_tool_calls(const ordered_json& calls, const std::stri
     if (name == nullptr) return missing(call_path + ".function.name");
     if (!name->is_string()) return wrong(call_path + ".function.name", " must be a string.");
     const ordered_json* arguments = find(*function, "arguments");
-    if (arguments != nullptr && !arguments->is_string()) {
-      return wrong(call_path + ".function.arguments", " must be a string of JSON.");
+    if (arguments != nullptr && !arguments->is_string() && !arguments->is_object()) {
+      return wrong(call_path + ".function.arguments", " must be a string of JSON, or an object.");
     }
     ordered_json call;
     if (const ordered_json* id = find(calls[j], "id")) {
@@ -76,7 +77,9 @@ Result<ordered_json> parse_tool_calls(const ordered_json& calls, const std::stri
       call["id"] = *id;
     }
     call["type"] = "function";
-    call["function"] = {{"name", *name}, {"arguments", arguments == nullptr ? ordered_json("{}") : *arguments}};
+    std::string text = "{}";
+    if (arguments != nullptr) text = arguments->is_object() ? arguments->dump() : arguments->get<std::string>();
+    call["function"] = {{"name", *name}, {"arguments", std::move(text)}};
     out.push_back(std::move(call));
   }
   return out;

@@ -181,7 +181,7 @@ TEST_F(AccessTest, KeepsAThousandIdleConnections_AndServesOneMore) {
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur < 2200) GTEST_SKIP() << "only " << limit.rlim_cur << " files may be open";
+  if (limit.rlim_cur < 2200) GTEST_SKIP() << "SKIPPED: only " << limit.rlim_cur << " files may be open";
   start();
   std::vector<std::unique_ptr<RawClient>> idle;
   for (int i = 0; i < 1000; ++i) {

@@ -108,7 +108,7 @@ TEST(ChatRequest, RefusesWithParam_WhatIsWrongInMessages) {
            Row{R"("messages":[{"role":"user","content":["a"]}])", kWrong, "messages[0].content[0]"},
            Row{R"("messages":[{"role":"user","content":"a","name":7}])", kWrong, "messages[0].name"},
            Row{R"("messages":[{"role":"user","content":"a","tool_calls":[]}])", kWrong, "messages[0].tool_calls"},
-           Row{R"("messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{}}}]}])", kWrong,
+           Row{R"("messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":[1]}}]}])", kWrong,
                "messages[0].tool_calls[0].function.arguments"},
            Row{R"("messages":[{"role":"assistant","tool_calls":[{}]}])", kMissing,
                "messages[0].tool_calls[0].function"},
@@ -204,13 +204,15 @@ TEST(ChatRequest, NormalisesMessages) {
       R"("messages":[{"role":"developer","content":"S"},{"role":"system","content":null},
          {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"n","audio":1},
          {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",
-           "function":{"name":"f","arguments":"{not json"}}]},
+           "function":{"name":"f","arguments":"{not json"}},{"function":{"name":"g","arguments":{"b":1,"a":["é"]}}}]},
          {"role":"tool","tool_call_id":"c1","content":"r"}])");
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->messages.dump(), R"([{"role":"system","content":"S"},{"role":"system","content":""},)"
                                      R"({"role":"user","content":"ab","name":"n"},)"
                                      R"({"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function",)"
-                                     R"("function":{"name":"f","arguments":"{not json"}}]},)"
+                                     R"("function":{"name":"f","arguments":"{not json"}},)"
+                                     R"({"type":"function","function":{"name":"g",)"
+                                     R"("arguments":"{\"b\":1,\"a\":[\"é\"]}"}}]},)"
                                      R"({"role":"tool","content":"r","tool_call_id":"c1"}])");
 }
 
